@@ -1,4 +1,4 @@
-"""Stored instances, generators and trace readers."""
+"""Stored instances, generators, readers of job tables, traces and topologies."""
 
 if __name__ != "alloc.instances":
     raise ImportError(f"{__name__!r} is alloc.instances: import alloc.instances, not {__name__}")

@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, Annotated, cast
 import typer
 
 from alloc.cli import completion, options
+from alloc.cli.clusters import read_cluster
 from alloc.cli.console import Report, make_folder, print_text, progress, show, stdout_width
 from alloc.cli.door import COMMAND_LINE, say
 from alloc.cli.exit_code import ExitCode
 from alloc.cli.settings import parse_settings
 from alloc.cli.sources import read_instance
 from alloc.cli.supervising import leave_words
+from alloc.cli.topology import HostTypeOption, TopologyOption
 from alloc.errors import InstanceError, UnsupportedFeatureError
 
 if TYPE_CHECKING:
@@ -51,6 +53,8 @@ def compare_command(
     seeds: Annotated[
         int, typer.Option(metavar="N", help="Simulate with each of N seeds.", min=1)
     ] = 1,
+    topology: TopologyOption = None,
+    host_type: HostTypeOption = None,
     knowledge: options.KnowledgeOption = "exact",
     work_error: options.WorkErrorOption = 0.0,
     speed_error: options.SpeedErrorOption = 0.0,
@@ -102,7 +106,8 @@ def compare_command(
         raise InstanceError(f'--by is "{by}"; choose instance or family.')
     if report is not None:
         make_folder(report)
-    problems = [read_instance(reference) for reference in _expanded(instances)]
+    cluster = read_cluster(topology, host_type)
+    problems = [read_instance(reference, cluster) for reference in _expanded(instances)]
     from alloc.comparison import compare
 
     names = scheduler_list(schedulers)

@@ -15,9 +15,9 @@ def _offer(names: Callable[[], Iterable[str]]) -> Callable[[str], list[str]]:
 
 
 def _instances() -> Iterable[str]:
-    from alloc.cli.sources import stored_ids
+    from alloc.instances import manifest
 
-    return stored_ids()
+    return [entry.id for entry in manifest()]
 
 
 def _planning_problems() -> Iterable[str]:

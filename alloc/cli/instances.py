@@ -1,11 +1,12 @@
 """``alloc instances``: stored instances, generators, trace readers and the format."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from alloc.cli import completion, options
+from alloc.cli.clusters import read_cluster
 from alloc.cli.console import (
     print_json,
     print_text,
@@ -16,7 +17,8 @@ from alloc.cli.console import (
 )
 from alloc.cli.door import say
 from alloc.cli.settings import parse_settings, split_settings
-from alloc.cli.sources import read_instance
+from alloc.cli.sources import on_cluster, read_instance
+from alloc.cli.topology import HostTypeOption, TopologyOption
 from alloc.problems.allocation.instance import Instance
 
 app = typer.Typer(help="Stored instances, generators and trace readers.", no_args_is_help=True)
@@ -153,30 +155,48 @@ def import_instance(
     kind: Annotated[
         str,
         typer.Argument(
-            help="Kind of trace; `alloc instances readers` lists the kinds and their options.",
+            help="Kind of file; `alloc instances readers` lists the kinds and their options.",
             autocompletion=completion.complete_reader,
             show_default=False,
         ),
     ],
-    path: Annotated[Path, typer.Argument(help="The trace.", show_default=False)],
+    path: Annotated[Path, typer.Argument(help="The file.", show_default=False)],
     option: OptionPairs = None,
+    map: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="KEY=COLUMN,...",
+            help="Which column of a job table is what, for example id=JobID,arrival=Submit; the "
+            "others are told by their names. May be repeated.",
+            show_default=False,
+        ),
+    ] = None,
+    topology: TopologyOption = None,
+    host_type: HostTypeOption = None,
     output: NewFile = None,
     quiet: options.QuietOption = False,
 ) -> None:
-    """Make an instance of a published trace; every row that is not in it is accounted for."""
+    """Make an instance of one's own jobs or of a published trace.
+
+    Every row that is not in it is accounted for, and every guess and assumption is said.
+    """
     require_writable(output)
     from alloc.instances.readers import read_instance as read_trace
 
-    given = split_settings(option or [], "--option")
+    pairs = [*(option or []), *([f"map={','.join(map)}"] if map else [])]
+    given: dict[str, Any] = split_settings(pairs, "--option")
+    cluster = read_cluster(topology, host_type)
+    if cluster is not None:
+        given["topology"] = cluster.topology
     with progress(f"reading {path}", quiet):
         made, account = read_trace(kind, path, **given)
     say(str(account))
-    _deliver(made, output)
+    _deliver(on_cluster(made, cluster), output)
 
 
 @app.command("readers")
 def list_readers(json: options.JsonOption = False) -> None:
-    """List the kinds of traces that can be imported, with their options."""
+    """List the kinds of files that can be imported, with their options."""
     from alloc.instances.readers import READERS
 
     if json:
@@ -247,4 +267,5 @@ def _deliver(made: Instance, output: Path | None) -> None:
         print_text(made.to_json())
         return
     save(made.to_json, output)
-    say(f"{output}: {len(made.jobs)} jobs on {made.topology.num_gpus} GPUs.")
+    jobs = f"{len(made.jobs)} job{'' if len(made.jobs) == 1 else 's'}"
+    say(f"{output}: {jobs} on {made.topology.num_gpus} GPUs.")

@@ -11,11 +11,12 @@ import typer
 
 from alloc.certificate import Certificate
 from alloc.cli import options
+from alloc.cli.clusters import read_cluster
 from alloc.cli.console import print_text, progress, require_writable, save, show
 from alloc.cli.door import say
 from alloc.cli.exit_code import ExitCode, code_of_result
 from alloc.cli.sources import read_instance, with_moves
-from alloc.cli.topology import HostTypeOption, TopologyOption, on_topology
+from alloc.cli.topology import HostTypeOption, TopologyOption
 from alloc.result import Limits
 
 GoalOption = Annotated[
@@ -51,7 +52,7 @@ def place_command(
     instance, --move-budget or --evict says that they may move.
     """
     require_writable(output)
-    problem = on_topology(read_instance(instance), topology, host_type)
+    problem = read_instance(instance, read_cluster(topology, host_type))
     problem = with_moves(problem, move_budget, evict)
     from alloc.solving.placing.place import place
 
@@ -115,7 +116,7 @@ def defrag_command(
     them and what arrives. Exit code 3 if there is no way, 4 if none was found in time.
     """
     require_writable(output)
-    problem = on_topology(read_instance(instance), topology, host_type)
+    problem = read_instance(instance, read_cluster(topology, host_type))
     if job is not None and empty:
         raise typer.BadParameter("give --for or --empty, not both")
     from alloc.solving.placing.defragmentation import consolidate, drain, make_room
@@ -183,7 +184,7 @@ def explain_command(
     The reason is a smallest set of requirements that conflict. Each cure was tried and would do on
     its own; the cheapest comes first.
     """
-    problem = on_topology(read_instance(instance), topology, host_type)
+    problem = read_instance(instance, read_cluster(topology, host_type))
     running = {a.job for a in problem.running}
     asked = [job] if job is not None else [j.id for j in problem.jobs if j.id not in running]
     from alloc.solving.gang.cures import amount

@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from alloc.cli import completion, options
+from alloc.cli.clusters import read_cluster
 from alloc.cli.comparing import require_errors_seen
 from alloc.cli.console import print_json, progress, require_writable, save, show
 from alloc.cli.door import say
 from alloc.cli.exit_code import ExitCode
 from alloc.cli.settings import parse_settings
 from alloc.cli.sources import read_instance
+from alloc.cli.topology import HostTypeOption, TopologyOption
 
 if TYPE_CHECKING:
     from alloc.schedulers.state import Knowledge
@@ -35,6 +37,8 @@ def simulate_command(
         list[str] | None,
         typer.Option(metavar="KEY=VALUE", help="An option of the policy.", show_default=False),
     ] = None,
+    topology: TopologyOption = None,
+    host_type: HostTypeOption = None,
     knowledge: options.KnowledgeOption = "exact",
     work_error: options.WorkErrorOption = 0.0,
     speed_error: options.SpeedErrorOption = 0.0,
@@ -61,7 +65,7 @@ def simulate_command(
     """Run a scheduler on an instance and say what happened."""
     require_writable(output)
     require_errors_seen(knowledge, work_error, speed_error)
-    problem = read_instance(instance)
+    problem = read_instance(instance, read_cluster(topology, host_type))
     from alloc.schedulers import make_scheduler
     from alloc.simulation import simulate
 

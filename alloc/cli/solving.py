@@ -6,6 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from alloc.cli import options
+from alloc.cli.clusters import read_cluster
 from alloc.cli.console import (
     log_to,
     print_text,
@@ -17,6 +18,7 @@ from alloc.cli.console import (
 from alloc.cli.door import say
 from alloc.cli.exit_code import ExitCode, code_of_result
 from alloc.cli.sources import read_answer, read_problem, solution_of
+from alloc.cli.topology import HostTypeOption, TopologyOption
 from alloc.result import Limits, Result
 
 
@@ -24,6 +26,8 @@ def solve_command(
     problem: options.ProblemArgument,
     family: options.FamilyOption = None,
     objective: options.ObjectiveOption = None,
+    topology: TopologyOption = None,
+    host_type: HostTypeOption = None,
     method: options.MethodOption = "auto",
     time_limit: options.TimeLimitOption = Limits.seconds,
     gap: Annotated[
@@ -60,7 +64,7 @@ def solve_command(
     is proved to be none, 4 if a limit came first.
     """
     require_writable(output)
-    asked = read_problem(problem)
+    asked = read_problem(problem, read_cluster(topology, host_type))
     start = None
     if warm_start is not None:
         start = read_answer(warm_start)

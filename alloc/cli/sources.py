@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+from alloc.cli.clusters import Cluster
 from alloc.errors import InstanceError, nearest
 from alloc.problems.allocation.instance import Instance, Moves
 from alloc.problems.right_sizing.problem import PlanningProblem
@@ -14,24 +15,77 @@ from alloc.serialisation import Documented
 T = TypeVar("T")
 D = TypeVar("D", bound=Documented)
 
+_NO_CLUSTER = "is {}, and --topology gives the cluster of an instance; leave it out."
+
 STDIN, STDIN_NAME = "-", "standard input"
 
 
-def read_instance(reference: str) -> Instance:
+def read_instance(reference: str, cluster: Cluster | None = None) -> Instance:
     """Return the instance that a file, a stored id or ``-`` (standard input) stands for.
+
+    Parameters
+    ----------
+    reference
+        The file, the id, or ``-``.
+    cluster
+        What takes the place of its own cluster, which a file then need not have.
 
     Raises
     ------
     InstanceError
-        If there is no such file or id, or the document is malformed.
+        If there is no such file or id, the document is malformed, or jobs run or ask for what the
+        cluster does not have.
     """
     if _is_document(reference):
-        return read_as(reference, Instance)
+        return read_as(reference, Instance) if cluster is None else _read_on(reference, cluster)
     from alloc.instances import load
 
     known = stored_ids()
     _require_stored(reference, known, "instance", "`alloc instances list` lists the ids")
-    return load(reference)
+    return on_cluster(load(reference), cluster)
+
+
+def on_cluster(problem: Instance, cluster: Cluster | None) -> Instance:
+    """Return an instance on another cluster, which its description then names.
+
+    Raises
+    ------
+    InstanceError
+        If jobs run or ask for what the cluster does not have.
+    """
+    if cluster is None:
+        return problem
+    topology, file = cluster
+    described = {
+        **problem.description,
+        "gpus": f"{topology.num_gpus} on {topology.num_hosts} hosts",
+        "cluster": f"topology file {Path(file).name}",
+    }
+    return problem.replace(topology=topology, description=described)
+
+
+def _read_on(reference: str, cluster: Cluster) -> Instance:
+    """Read a document of an instance with another cluster in the place of its own, if it has one.
+
+    Its own is not looked at: what the jobs ask for need not fit there.
+    """
+    from alloc.documents.encoding import encode_part
+    from alloc.documents.formats import format_of
+    from alloc.documents.kinds import title_of
+    from alloc.documents.parsing import parse_json, require_head
+    from alloc.documents.reading import require_kind
+
+    name = name_of(reference)
+    raw = parse_json(_read_bytes(Path(reference)), name)
+    try:
+        kind = require_kind(raw)
+        if kind != "instance":
+            raise InstanceError(_NO_CLUSTER.format(title_of(kind)))
+        document = require_head(raw, kind)
+        document = {**document, "topology": encode_part(cluster.topology)}
+        return on_cluster(format_of("instance").decode(document), cluster)
+    except InstanceError as error:
+        raise InstanceError(f"{name}: {error}") from None
 
 
 def read_planning_problem(reference: str) -> PlanningProblem:
@@ -128,19 +182,32 @@ def read_any(reference: str) -> Any:
     return _read(reference, parse, load)
 
 
-def read_problem(reference: str) -> Any:
+def read_problem(reference: str, cluster: Cluster | None = None) -> Any:
     """Return the problem of any family that a file, a stored id or ``-`` stands for.
+
+    Parameters
+    ----------
+    reference
+        The file, the id, or ``-``.
+    cluster
+        What takes the place of an instance's own cluster.
 
     Raises
     ------
     InstanceError
-        If there is no such file or id, or the document is malformed or is no problem's.
+        If there is no such file or id, the document is malformed or is no problem's, or it is not
+        an instance and a cluster is given.
     """
     if not _is_document(reference):
         from alloc.instances.stored_planning import stored_planning_ids
 
-        plans = reference in stored_planning_ids()
-        return read_planning_problem(reference) if plans else read_instance(reference)
+        if reference not in stored_planning_ids():
+            return read_instance(reference, cluster)
+        if cluster is not None:
+            raise InstanceError(f'"{reference}": {_NO_CLUSTER.format("a planning problem")}')
+        return read_planning_problem(reference)
+    if cluster is not None:
+        return read_instance(reference, cluster)
     from alloc.documents.formats import format_of_type
     from alloc.documents.kinds import title_of
     from alloc.families import FAMILIES

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from rich.tree import Tree
 
     from alloc.instances.readers.report import ReadReport
-    from alloc.problems.allocation.instance import Instance
     from alloc.topology import Topology
     from alloc.topology.outlines import Branch, LinkOutline, Outline
 
@@ -115,7 +114,7 @@ def show_topology(
     for path, ending in ((svg, "svg"), (png, "png")):
         _require_ending(path, ending)
         require_writable(path)
-    topology, account = _read(file, format, levels, host_type, name, allow_pieces, option)
+    topology, account = read_file(file, format, levels, host_type, name, allow_pieces, option)
     from alloc.topology.outlines import outline
 
     numbers = outline(topology)
@@ -174,7 +173,7 @@ def convert_topology(
     kind = to if to is not None else _format_by_name(output)
     given = split_settings(write_option or [], "--write-option")
     topology_format(kind)
-    topology, account = _read(file, format, levels, host_type, name, allow_pieces, option)
+    topology, account = read_file(file, format, levels, host_type, name, allow_pieces, option)
     say(str(account))
     if to_stdout:
         from alloc.instances.topologies import topology_text
@@ -257,7 +256,7 @@ def _default(option: Any) -> str | None:
     return None if option.default is None else str(option.default).lower()
 
 
-def _read(
+def read_file(
     file: str,
     format: str | None,
     levels: str | None,
@@ -266,6 +265,7 @@ def _read(
     allow_pieces: bool,
     option: list[str] | None,
 ) -> "tuple[Topology, ReadReport]":
+    """Read a topology file as the options of a command say."""
     from alloc.instances.topologies import read_topology
 
     return read_topology(
@@ -277,21 +277,6 @@ def _read(
         allow_pieces=allow_pieces,
         **split_settings(option or [], "--option"),
     )
-
-
-def on_topology(problem: "Instance", file: str | None, host_type: list[str] | None) -> "Instance":
-    """Return an instance with the cluster that a topology file describes, if one is given.
-
-    Raises
-    ------
-    InstanceError
-        If the file cannot be read, or jobs run or ask for what its cluster does not have.
-    """
-    if file is None:
-        return problem
-    topology, account = _read(file, None, None, host_type, None, False, None)
-    say(str(account))
-    return problem.replace(topology=topology)
 
 
 def _host_types(given: Iterable[str]) -> Any:

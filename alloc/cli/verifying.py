@@ -7,10 +7,11 @@ from typing import Annotated
 import typer
 
 from alloc.cli import options
+from alloc.cli.clusters import read_cluster
 from alloc.cli.console import print_json, show
 from alloc.cli.exit_code import ExitCode
 from alloc.cli.sources import name_of, read_answer, read_problem, solution_of, with_moves
-from alloc.cli.topology import HostTypeOption, TopologyOption, on_topology
+from alloc.cli.topology import HostTypeOption, TopologyOption
 from alloc.errors import InstanceError
 from alloc.problems.allocation.instance import Instance
 from alloc.result import Result
@@ -40,17 +41,16 @@ def verify_command(
 
     Exit code: 0 if it is feasible, 3 if it breaks a rule or claims too much.
     """
-    asked = read_problem(problem)
+    asked = read_problem(problem, read_cluster(topology, host_type))
     found = read_answer(answer)
     if isinstance(asked, Instance):
-        asked = on_topology(asked, topology, host_type)
         placed = isinstance(found, Result) and found.certificate.formulation == "placement"
         if placed or move_budget is not None or evict:
             asked = with_moves(asked, move_budget, evict)
-    elif topology is not None or move_budget is not None or evict:
+    elif move_budget is not None or evict:
         raise typer.BadParameter(
-            f"--topology, --move-budget and --evict are of instances, and {name_of(problem)} is "
-            f"another problem ({asked.kind}): leave them out"
+            f"--move-budget and --evict are of instances, and {name_of(problem)} is another "
+            f"problem ({asked.kind}): leave them out"
         )
     from alloc.families import family_of, family_of_result
     from alloc.verification import check_claims

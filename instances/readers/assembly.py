@@ -2,28 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
 from alloc.errors import InstanceError, nearest
-from alloc.instances.readers.jobs import TracedJob, suggest_gpus
+from alloc.instances.readers.jobs import Tasks, TracedJob, suggest_gpus
 from alloc.instances.readers.report import ReportLog
 from alloc.problems.allocation.instance import Instance, misfit
 from alloc.topology import HostType, Topology
 from alloc.topology.topology import flat_cluster
-from alloc.units import require_positive
-from alloc.workload import Configuration, Elasticity, Job, rigid_gang
+from alloc.units import MILLI, require_positive
+from alloc.workload import Configuration, Elasticity, Job, TaskGroup, rigid_gang
 
 Deadlines = Literal["soft", "hard", "none"]
 
 DEFAULT_LOAD = 0.85
 
+_MAKER = re.compile(r"^((nvidia|tesla|geforce)-)+")
 
-def uniform_cluster(num_hosts: int, gpus_per_host: int, name: str) -> Topology:
-    """Return a flat cluster of equal hosts with GPUs of type ``"generic"``.
 
-    The job tables name no GPU type, CPU or memory, so hosts offer GPUs only.
+def uniform_cluster(
+    num_hosts: int, gpus_per_host: int, name: str, gpu_type: str = "generic"
+) -> Topology:
+    """Return a flat cluster of equal hosts with GPUs of one type.
+
+    Few job tables say what the hosts are, and none their CPU or memory: hosts offer GPUs only.
     """
     require_positive(num_hosts, "cluster", "num_hosts")
     require_positive(gpus_per_host, "cluster", "gpus_per_host")
@@ -34,7 +39,7 @@ def uniform_cluster(num_hosts: int, gpus_per_host: int, name: str) -> Topology:
     ):
         if value > most:
             raise InstanceError(f"cluster: {field} is {value}; give at most {most}.")
-    kind = HostType(f"{gpus_per_host}-gpu-host", gpus_per_host, "generic")
+    kind = HostType(f"{gpus_per_host}-gpu-host", gpus_per_host, gpu_type)
     return flat_cluster(name, kind, num_hosts)
 
 
@@ -73,6 +78,43 @@ def choose_num_hosts(
             f"{gpus_per_host}; give whole hosts."
         )
     return cluster_gpus // gpus_per_host
+
+
+def choose_cluster(
+    jobs: Sequence[TracedJob],
+    topology: Topology | None,
+    name: str,
+    *,
+    cluster_gpus: int | None,
+    num_hosts: int | None,
+    gpus_per_host: int,
+    load: float | None,
+    window_s: float | None,
+    gpu_type: str = "generic",
+) -> Topology:
+    """Return the cluster that was given, or a flat one of the size that was asked for.
+
+    Raises
+    ------
+    InstanceError
+        If a topology is given and a size too, or `choose_num_hosts` refuses.
+    """
+    if topology is not None:
+        if any(size is not None for size in (cluster_gpus, num_hosts, load)):
+            raise InstanceError(
+                "cluster: a topology is given, and cluster_gpus, num_hosts or load too; leave the "
+                "size out, or the topology."
+            )
+        return topology
+    hosts = choose_num_hosts(
+        jobs,
+        cluster_gpus=cluster_gpus,
+        num_hosts=num_hosts,
+        gpus_per_host=gpus_per_host,
+        load=load,
+        window_s=window_s,
+    )
+    return uniform_cluster(hosts, gpus_per_host, name, gpu_type)
 
 
 def rigid_configurations(sizes: Iterable[int]) -> dict[int, tuple[Configuration, ...]]:
@@ -119,6 +161,7 @@ class JobRules:
             arrival_s=traced.submit_s,
             work=work,
             configurations=configurations,
+            weight=traced.weight,
             deadline_s=traced.deadline_s if self.deadlines == "hard" else None,
             due_date_s=traced.deadline_s if self.deadlines == "soft" else None,
             elasticity=elasticity,
@@ -147,6 +190,82 @@ def rigid_jobs(
     return jobs
 
 
+def shaped_jobs(
+    traced: Sequence[TracedJob],
+    topology: Topology,
+    log: ReportLog,
+    rules: JobRules,
+    asked: Callable[[Tasks], Tasks],
+) -> list[Job]:
+    """Return jobs that hold what their tasks ask for, for their traced time.
+
+    A job that several GPU types of the cluster will do for has a configuration for each. Jobs that
+    the cluster cannot hold are dropped and counted.
+
+    Parameters
+    ----------
+    traced
+        The jobs.
+    topology, log, rules
+        The cluster, the account, and what the trace does not say.
+    asked
+        What of the tasks in the trace is asked for here.
+    """
+    known: dict[Tasks, tuple[Configuration, ...] | str] = {}
+    jobs: list[Job] = []
+    for job in traced:
+        tasks = job.tasks or Tasks(job.num_gpus, MILLI)
+        if tasks not in known:
+            known[tasks] = ways_to_run(asked(tasks), topology)
+        found = known[tasks]
+        if isinstance(found, str):
+            log.drop(found, f"{job.id} ({tasks_label(tasks)})")
+        else:
+            kind: Elasticity = "rigid" if len(found) == 1 else "moldable"
+            jobs.append(rules.job(job, job.duration_s, found, kind))
+    return jobs
+
+
+def ways_to_run(tasks: Tasks, topology: Topology) -> tuple[Configuration, ...] | str:
+    """Return the ways tasks can run on a cluster at rate 1, or why there is none."""
+    group = TaskGroup("worker", tasks.count, tasks.gpu_milli, tasks.cpu_milli, tasks.memory_mib)
+    types: list[str | None] = [None]
+    if tasks.gpu_types:
+        types = [*types_meant(tasks.gpu_types, topology)]
+        if not types:
+            return f"asks for GPUs that the cluster has not: {', '.join(tasks.gpu_types)}"
+    if tasks.count * tasks.gpu_milli > topology.num_gpus * MILLI:
+        return larger_than(topology)
+    ways = (Configuration((group,), 1.0, name) for name in types)
+    fitting = tuple(way for way in ways if misfit(topology, way) is None)
+    return fitting or "fits no hosts of the cluster, though it has as many GPUs"
+
+
+def tasks_label(tasks: Tasks) -> str:
+    """Return what tasks ask for in a few words: ``2 x 8 GPUs``."""
+    each = f"{tasks.gpu_milli / MILLI:g} GPU{'' if tasks.gpu_milli == MILLI else 's'}"
+    types = f" of {' or '.join(tasks.gpu_types)}" if tasks.gpu_types else ""
+    return f"{tasks.count} x {each}{types}"
+
+
+def types_meant(names: Iterable[str], topology: Topology) -> tuple[str, ...]:
+    """Return the GPU types of a cluster that names of a job table mean, sorted.
+
+    ``a100`` means each version of it; a product name such as ``NVIDIA A100-SXM4-80GB`` means its
+    type.
+    """
+    # Only a table with GPU types needs it, and it loads every topology format.
+    from alloc.instances.topologies.products import type_of_product
+
+    present = {name for name in topology.gpu_types if name is not None}
+    meant: set[str] = set()
+    for name in names:
+        plain = _MAKER.sub("", "-".join(re.split(r"[\s_-]+", name.strip().lower())))
+        versions = {t for t in present if t.lower() == plain or t.lower().startswith(f"{plain}-")}
+        meant |= versions or {type_of_product(name)} & present
+    return tuple(sorted(meant))
+
+
 def larger_than(topology: Topology) -> str:
     """Return the reason for dropping a job that a cluster cannot hold."""
     return f"larger than the cluster of {topology.num_gpus} GPUs"
@@ -169,13 +288,13 @@ def assemble(
     InstanceError
         If no job is left.
     """
+    report = log.report()
     if not jobs:
+        reasons = "; ".join(map(str, (*report.dropped, *report.skipped)))
         raise InstanceError(
             f'instance "{name}": no job is left for it; the reader left out: '
-            f"{'; '.join(map(str, log.report().dropped)) or 'nothing'}. Choose a larger cluster "
-            "or another window."
+            f"{reasons or 'nothing'}. Choose a larger cluster or another window."
         )
-    report = log.report()
     chosen = {key: value for key, value in options.items() if value is not None}
     description = {
         **source,

@@ -19,16 +19,17 @@ from alloc.instances.readers.assembly import (
     Deadlines,
     JobRules,
     assemble,
-    choose_num_hosts,
+    choose_cluster,
     rigid_jobs,
-    uniform_cluster,
 )
 from alloc.instances.readers.elastic import elastic_jobs
 from alloc.instances.readers.jobs import MAX_DURATION_S, MAX_GPUS, TracedJob, select_window
+from alloc.instances.readers.published import source_of
 from alloc.instances.readers.report import ReadReport, ReportLog
 from alloc.instances.readers.scaling import ScalingTable, read_scaling_tables
 from alloc.instances.readers.table import Row, UnreadableRowError, read_table
 from alloc.problems.allocation.instance import Instance
+from alloc.topology import Topology
 from alloc.workload import Elasticity
 
 SOURCE = {
@@ -95,6 +96,7 @@ def _job(row: Row) -> TracedJob:
 def itp_instance(
     path: str | PathLike[str],
     *,
+    topology: Topology | None = None,
     cluster_gpus: int | None = None,
     num_hosts: int | None = None,
     gpus_per_host: int = 8,
@@ -118,6 +120,8 @@ def itp_instance(
     ----------
     path
         The job table.
+    topology
+        The cluster; None for a flat one of `gpus_per_host` GPUs a host.
     cluster_gpus, num_hosts, load
         Size of the cluster, one of: GPUs, hosts, or the load that the window's jobs shall put on it
         (GPU time asked for over GPU time in the window). By default a load of 0.85.
@@ -167,26 +171,28 @@ def itp_instance(
     jobs = select_window(
         _read(path, log), log, start_s=start_s, length_s=length_s, max_jobs=max_jobs
     )
-    hosts = choose_num_hosts(
+    topology = choose_cluster(
         jobs,
+        topology,
+        name,
         cluster_gpus=cluster_gpus,
         num_hosts=num_hosts,
         gpus_per_host=gpus_per_host,
         load=load,
         window_s=None if max_jobs is not None else length_s,
     )
-    topology = uniform_cluster(hosts, gpus_per_host, name)
     rules = JobRules(preemptible, restart_cost_s, deadlines)
-    source = SOURCE
+    source = source_of("itp", SOURCE, path)
     if scaling is None:
         made = rigid_jobs(jobs, topology, log, rules)
     else:
         tables = _tables(scaling, log)
         made = elastic_jobs(jobs, tables, topology, log, rules, elasticity=elasticity)
         names = [file for report in log.also for file in report.files]
-        source = SOURCE | {
+        source = {
+            **source,
             "scaling": f"measured rates from {', '.join(names) or 'the tables given'}; work in "
-            "iterations, as many as keep the traced duration at the traced size"
+            "iterations, as many as keep the traced duration at the traced size",
         }
     instance = assemble(name, topology, made, log, slot_s=slot_s, source=source, options=options)
     return instance, log.report()

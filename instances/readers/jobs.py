@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -11,12 +10,35 @@ import numpy as np
 
 from alloc.errors import InstanceError
 from alloc.instances.readers.report import ReportLog
-from alloc.units import require_finite, require_positive
+from alloc.units import MILLI, require_finite, require_positive
 
 # A century: no job runs longer, so a longer duration is in another unit.
 MAX_DURATION_S = 100 * 365 * 86400.0
 # Two orders above the largest cluster that a trace is known of.
 MAX_GPUS = 1_000_000
+
+
+@dataclass(frozen=True)
+class Tasks:
+    """Equal tasks that run together, each on one host.
+
+    Parameters
+    ----------
+    count
+        Number of tasks, 1 or more.
+    gpu_milli
+        GPU of each, milli-GPU: a share of one GPU, or whole GPUs.
+    cpu_milli, memory_mib
+        CPU, milli-cores, and host memory, MiB, of each; 0: not said.
+    gpu_types
+        GPU types that will do, as the trace calls them; empty: any.
+    """
+
+    count: int
+    gpu_milli: int
+    cpu_milli: int = 0
+    memory_mib: int = 0
+    gpu_types: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -41,6 +63,11 @@ class TracedJob:
         Global batch size, samples, or None.
     deadline_s
         Deadline, seconds on the clock of the trace, or None.
+    tasks
+        What runs on the hosts, where the trace says more than `num_gpus`; None: as many workers of
+        one GPU each.
+    weight
+        Importance, above 0.
     """
 
     id: str
@@ -51,11 +78,15 @@ class TracedJob:
     model: str | None = None
     batch_size: int | None = None
     deadline_s: float | None = None
+    tasks: Tasks | None = None
+    weight: float = 1.0
 
     @property
     def gpu_s(self) -> float:
-        """GPU time, GPU seconds."""
-        return self.duration_s * self.num_gpus
+        """GPU time, GPU seconds; of a share of a GPU its share."""
+        if self.tasks is None:
+            return self.duration_s * self.num_gpus
+        return self.duration_s * self.tasks.count * self.tasks.gpu_milli / MILLI
 
 
 @dataclass(frozen=True)
@@ -188,7 +219,7 @@ def select_window(
     """
     ordered = sorted(jobs, key=lambda job: job.submit_s)
     if not ordered:
-        raise InstanceError("the trace holds no job that can be read; see the rows skipped.")
+        raise InstanceError(_no_job(log))
     first, last = ordered[0].submit_s, ordered[-1].submit_s
     start_s = first if start_s is None else start_s
     require_finite(start_s, "window", "start_s")
@@ -214,9 +245,28 @@ def select_window(
     return chosen
 
 
+def _no_job(log: ReportLog) -> str:
+    """Say why nothing is left of a trace: the file's own troubles, the most frequent first."""
+    report = log.report()
+    reasons = sorted((*report.skipped, *report.dropped), key=lambda tally: -tally.count)
+    why = "; ".join(map(str, reasons[:3])) or "it has no rows"
+    return (
+        f"{', '.join(report.files) or 'the trace'}: holds no job that can be read: {why}. Correct "
+        "the file, or the options that say how to read it."
+    )
+
+
 def _rebased(job: TracedJob, start_s: float) -> TracedJob:
-    return dataclasses.replace(
-        job,
-        submit_s=job.submit_s - start_s,
-        deadline_s=None if job.deadline_s is None else job.deadline_s - start_s,
+    # Field by field: dataclasses.replace takes three times as long, and files have many jobs.
+    return TracedJob(
+        job.id,
+        job.submit_s - start_s,
+        job.duration_s,
+        job.num_gpus,
+        job.tenant,
+        job.model,
+        job.batch_size,
+        None if job.deadline_s is None else job.deadline_s - start_s,
+        job.tasks,
+        job.weight,
     )

@@ -22,6 +22,7 @@ from pathlib import Path
 from alloc.errors import InstanceError
 from alloc.instances.readers.assembly import assemble
 from alloc.instances.readers.jobs import MAX_DURATION_S, TracedJob, select_window
+from alloc.instances.readers.published import source_of
 from alloc.instances.readers.report import ReadReport, ReportLog
 from alloc.instances.readers.table import Row, UnreadableRowError, read_header, read_table
 from alloc.problems.allocation.instance import Instance, misfit
@@ -320,7 +321,8 @@ def openb_instance(
     )
     by_name = {pod.name: pod for pod in found}
     made = _jobs(traced, by_name, topology, log, preemptible=preemptible)
-    instance = assemble(name, topology, made, log, slot_s=slot_s, source=SOURCE, options=options)
+    source = source_of("openb", SOURCE, nodes, pods)
+    instance = assemble(name, topology, made, log, slot_s=slot_s, source=source, options=options)
     return instance, log.report()
 
 

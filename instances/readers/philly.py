@@ -20,11 +20,11 @@ from alloc.errors import InstanceError, nearest
 from alloc.instances.readers.assembly import (
     JobRules,
     assemble,
-    choose_num_hosts,
+    choose_cluster,
     rigid_jobs,
-    uniform_cluster,
 )
 from alloc.instances.readers.jobs import MAX_DURATION_S, MAX_GPUS, TracedJob, select_window
+from alloc.instances.readers.published import source_of
 from alloc.instances.readers.report import ReadReport, ReportLog
 from alloc.instances.readers.table import Row, UnreadableRowError, read_header, read_table
 from alloc.problems.allocation.instance import Instance
@@ -167,6 +167,7 @@ def philly_instance(
     vc: str | None = None,
     vcs: str | PathLike[str] | None = None,
     machines: str | PathLike[str] | None = None,
+    topology: Topology | None = None,
     cluster_gpus: int | None = None,
     num_hosts: int | None = None,
     gpus_per_host: int = 8,
@@ -194,6 +195,8 @@ def philly_instance(
     machines
         A machine list, for the whole cluster: only without `vc`, for no list says whose machines
         they are.
+    topology
+        The cluster, from elsewhere.
     cluster_gpus, num_hosts, load
         Other ways to size the cluster, as in `alloc.instances.readers.itp.itp_instance`. One of
         all these; by default a load of 0.85.
@@ -241,11 +244,11 @@ def philly_instance(
         max_jobs=max_jobs,
     )
     if machines is not None:
-        others = (vc, vcs, cluster_gpus, num_hosts, load)
+        others = (vc, vcs, topology, cluster_gpus, num_hosts, load)
         if any(other is not None for other in others):
             raise InstanceError(
                 "machines describes the whole cluster, so it goes with neither vc nor another "
-                "size; leave out machines, or vc, vcs, cluster_gpus, num_hosts and load."
+                "size; leave out machines, or vc, vcs, topology, cluster_gpus, num_hosts and load."
             )
         topology, report = read_philly_machines(machines)
         log.also.append(report)
@@ -254,17 +257,19 @@ def philly_instance(
             if num_hosts is not None:
                 raise InstanceError("vcs and num_hosts both give the number of hosts; give one.")
             num_hosts = _vc_hosts(vcs, vc, log)
-        hosts = choose_num_hosts(
+        topology = choose_cluster(
             jobs,
+            topology,
+            name,
             cluster_gpus=cluster_gpus,
             num_hosts=num_hosts,
             gpus_per_host=gpus_per_host,
             load=load,
             window_s=None if max_jobs is not None else length_s,
         )
-        topology = uniform_cluster(hosts, gpus_per_host, name)
     made = rigid_jobs(jobs, topology, log, JobRules(preemptible, restart_cost_s))
-    instance = assemble(name, topology, made, log, slot_s=slot_s, source=SOURCE, options=options)
+    source = source_of("philly", SOURCE, path)
+    instance = assemble(name, topology, made, log, slot_s=slot_s, source=source, options=options)
     return instance, log.report()
 
 

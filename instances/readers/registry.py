@@ -7,75 +7,19 @@ from dataclasses import dataclass
 from os import PathLike
 
 from alloc.errors import InstanceError, nearest
+from alloc.instances.readers.cells import UNITS_S
 from alloc.instances.readers.itp import itp_instance
+from alloc.instances.readers.job_columns import GPU_UNITS, KEYS
+from alloc.instances.readers.job_table import table_instance
 from alloc.instances.readers.openb import openb_instance
+from alloc.instances.readers.options import Option
 from alloc.instances.readers.philly import philly_instance
 from alloc.instances.readers.report import ReadReport
+from alloc.instances.readers.slurm_jobs import slurm_instance
+from alloc.instances.readers.swf import swf_instance
 from alloc.plugins import loaded
 from alloc.problems.allocation.instance import Instance
-
-Value = str | int | float | bool
-
-_TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
-
-
-@dataclass(frozen=True)
-class Option:
-    """An option of a reader.
-
-    Parameters
-    ----------
-    name
-        Name of the keyword, for example ``"slot_s"``.
-    type
-        `str`, `int`, `float` or `bool`.
-    help
-        One sentence for people, with the unit.
-    default
-        What holds when it is not given; None when the reader then decides.
-    required
-        Whether it must be given.
-    choices
-        The values allowed, or empty for any.
-    is_path
-        Whether it names a file or folder.
-    """
-
-    name: str
-    type: type[str] | type[int] | type[float] | type[bool]
-    help: str
-    default: Value | None = None
-    required: bool = False
-    choices: tuple[str, ...] = ()
-    is_path: bool = False
-
-    def convert(self, value: object) -> object:
-        """Return a value, which may be text, as this option's type.
-
-        Raises
-        ------
-        InstanceError
-            If the text says no such value.
-        """
-        if not isinstance(value, str):
-            return value
-        if self.choices and value not in self.choices:
-            raise InstanceError(
-                f'{self.name} is "{value}"{nearest(value, self.choices) or "."} '
-                f"Give one of {', '.join(self.choices)}."
-            )
-        if self.type is bool:
-            return self._switch(value)
-        try:
-            return self.type(value)
-        except ValueError:
-            kind = "a whole number" if self.type is int else "a number"
-            raise InstanceError(f'{self.name} is "{value}"; give {kind}.') from None
-
-    def _switch(self, value: str) -> bool:
-        if value.lower() in _TRUE + _FALSE:
-            return value.lower() in _TRUE
-        raise InstanceError(f'{self.name} is "{value}"; give true or false.')
+from alloc.topology import Topology
 
 
 @dataclass(frozen=True)
@@ -94,6 +38,8 @@ class Reader:
         What can be set.
     build
         ``build(path, **options)`` makes the instance.
+    takes_topology
+        Whether `build` also takes a `alloc.topology.Topology` as ``topology``.
     """
 
     kind: str
@@ -101,6 +47,7 @@ class Reader:
     path_help: str
     options: tuple[Option, ...]
     build: Callable[..., tuple[Instance, ReadReport]]
+    takes_topology: bool = False
 
     def option(self, name: str) -> Option:
         """Return the option of that name.
@@ -138,6 +85,19 @@ def _cluster() -> tuple[Option, ...]:
     )
 
 
+def _own() -> tuple[Option, ...]:
+    """Return the options of `alloc.instances.readers.own_jobs.Common`."""
+    return (
+        *_cluster(),
+        *_window(),
+        Option(
+            "deadlines", str, "What deadlines become.", "soft", choices=("soft", "hard", "none")
+        ),
+        Option("preemptible", bool, "Whether jobs may be paused.", True),
+    )
+
+
+_UNIT_HELP = "Unit of {} that are plain numbers; by default s, or as the column's name ends."
 _START_S = Option("start_s", float, "Start of the window, seconds on the clock of the trace.")
 
 
@@ -151,6 +111,61 @@ def _openb(
 READERS: dict[str, Reader] = {
     reader.kind: reader
     for reader in (
+        Reader(
+            "table",
+            "Job tables of your own: CSV, TSV or Parquet, with any column names.",
+            "The job table; its columns are told by --map, or by their names.",
+            (
+                Option(
+                    "map",
+                    str,
+                    "Which column is what, for example id=JobID,arrival=Submit; a column may be "
+                    f"{', '.join(KEYS)}.",
+                ),
+                Option("timezone", str, "Zone of times that name none, such as Europe/Berlin."),
+                Option("time_unit", str, _UNIT_HELP.format("times"), choices=(*UNITS_S,)),
+                Option("duration_unit", str, _UNIT_HELP.format("durations"), choices=(*UNITS_S,)),
+                Option("gpu_unit", str, "Unit of GPU counts.", choices=(*GPU_UNITS,)),
+                Option("states", str, "Keep only jobs that ended in these states, with commas."),
+                Option("delimiter", str, "comma, tab, bar or semicolon; by default told."),
+                Option("start", str, "Start of the window, as the table writes times."),
+                *_own(),
+            ),
+            table_instance,
+            takes_topology=True,
+        ),
+        Reader(
+            "slurm",
+            "Slurm's accounting (sacct --parsable2 or --json), or its queue (squeue --json).",
+            "What sacct or squeue printed; a queue needs --topology.",
+            (
+                Option("timezone", str, "Zone of the times of --parsable2."),
+                Option("states", str, "Keep only jobs that ended in these states, with commas."),
+                Option("start", str, "Start of the window, as the file writes times."),
+                *_own(),
+            ),
+            slurm_instance,
+            takes_topology=True,
+        ),
+        Reader(
+            "swf",
+            "Logs in the Standard Workload Format (18 fields).",
+            "The log.",
+            (
+                Option("gpus_per_processor", float, "GPUs that a processor of it stands for.", 1.0),
+                Option(
+                    "tenant",
+                    str,
+                    "Field that becomes the tenant.",
+                    "user",
+                    choices=("user", "group", "queue", "partition"),
+                ),
+                _START_S,
+                *_own(),
+            ),
+            swf_instance,
+            takes_topology=True,
+        ),
         Reader(
             "itp",
             "ITP job tables, Microsoft 2021, raw or in ElasticFlow's variant.",
@@ -183,6 +198,7 @@ READERS: dict[str, Reader] = {
                 Option("preemptible", bool, "Whether jobs may be paused.", True),
             ),
             itp_instance,
+            takes_topology=True,
         ),
         Reader(
             "philly",
@@ -198,6 +214,7 @@ READERS: dict[str, Reader] = {
                 Option("preemptible", bool, "Whether jobs may be paused.", True),
             ),
             philly_instance,
+            takes_topology=True,
         ),
         Reader(
             "openb",
@@ -234,7 +251,8 @@ def read_instance(
     path
         The file that the reader's ``path_help`` describes.
     options
-        The reader's options, as values or as text; None counts as not given.
+        The reader's options, as values or as text; None counts as not given. And ``topology``, the
+        cluster instead of one that the reader makes, for readers that take one.
 
     Returns
     -------
@@ -252,6 +270,7 @@ def read_instance(
             f"Known: {', '.join(READERS)}."
         )
     reader = READERS[kind]
+    topology = options.pop("topology", None)
     given = {
         name: reader.option(name).convert(value)
         for name, value in options.items()
@@ -263,4 +282,15 @@ def read_instance(
             f'reader "{kind}" needs the option {", ".join(missing)}: '
             f"{reader.option(missing[0]).help}"
         )
+    if topology is not None:
+        if not reader.takes_topology:
+            raise InstanceError(
+                f'reader "{kind}" reads its cluster from files of its own; leave the topology out.'
+            )
+        if not isinstance(topology, Topology):
+            raise InstanceError(
+                f"topology is a {type(topology).__name__}; give --topology FILE on the command "
+                "line, or what alloc.instances.topologies.read_topology returns."
+            )
+        given["topology"] = topology
     return reader.build(path, **given)

@@ -54,6 +54,8 @@ class ReadReport:
     also
         Accounts of other tables that the result needed: machines, scaling tables ... Their rows are
         not counted here.
+    notes
+        How the files were read, in sentences: which column is what, and what was assumed.
     """
 
     files: tuple[str, ...]
@@ -62,6 +64,7 @@ class ReadReport:
     dropped: tuple[Tally, ...] = ()
     altered: tuple[Tally, ...] = ()
     also: tuple[ReadReport, ...] = ()
+    notes: tuple[str, ...] = ()
 
     @property
     def rows_skipped(self) -> int:
@@ -82,6 +85,7 @@ class ReadReport:
             _merged(self.dropped + other.dropped),
             _merged(self.altered + other.altered),
             self.also + other.also,
+            tuple(dict.fromkeys(self.notes + other.notes)),
         )
 
     def __str__(self) -> str:
@@ -96,6 +100,7 @@ class ReadReport:
             ("changed", self.altered),
         ):
             lines += [f"  {title}: {tally}" for tally in tallies]
+        lines += [f"  {note}" for note in self.notes]
         lines += map(str, self.also)
         return "\n".join(lines)
 
@@ -120,12 +125,15 @@ class ReportLog:
         Rows read so far.
     also
         Accounts of other tables.
+    notes
+        How the files were read.
     """
 
     def __init__(self) -> None:
         self.files: list[str] = []
         self.rows_read = 0
         self.also: list[ReadReport] = []
+        self.notes: list[str] = []
         self._skipped: dict[str, tuple[int, list[str]]] = {}
         self._dropped: dict[str, tuple[int, list[str]]] = {}
         self._altered: dict[str, tuple[int, list[str]]] = {}
@@ -151,6 +159,7 @@ class ReportLog:
             _tallies(self._dropped),
             _tallies(self._altered),
             tuple(self.also),
+            tuple(self.notes),
         )
 
 

@@ -8,7 +8,7 @@ from os import PathLike
 from pathlib import Path
 
 from alloc.errors import InstanceError, nearest
-from alloc.instances.readers.registry import Option
+from alloc.instances.readers.options import Option
 from alloc.instances.readers.report import ReadReport
 from alloc.instances.topologies.host_types import HostTypeChoice
 from alloc.instances.topologies.text import TopologyText

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from alloc.errors import nearest
-from alloc.instances.readers.registry import Option
+from alloc.instances.readers.options import Option
 from alloc.instances.readers.report import ReadReport, ReportLog
 from alloc.instances.topologies import kubernetes_nodes
 from alloc.instances.topologies.formats import Request, TopologyFormat

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from alloc.errors import InstanceError, nearest
-from alloc.instances.readers.registry import Option
+from alloc.instances.readers.options import Option
 from alloc.instances.readers.report import ReadReport, ReportLog
 from alloc.instances.topologies.formats import Request, TopologyFormat
 from alloc.instances.topologies.markup import Entry

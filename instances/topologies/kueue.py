@@ -12,7 +12,7 @@ import re
 from dataclasses import replace
 
 from alloc.errors import nearest
-from alloc.instances.readers.registry import Option
+from alloc.instances.readers.options import Option
 from alloc.instances.readers.report import ReadReport, ReportLog
 from alloc.instances.topologies.formats import Request, TopologyFormat
 from alloc.instances.topologies.hypernodes import NODE_OPTIONS

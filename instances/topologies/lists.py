@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from alloc.documents import format_of
 from alloc.errors import InstanceError, nearest
 from alloc.instances.readers.openb import read_openb_nodes
-from alloc.instances.readers.registry import Option
+from alloc.instances.readers.options import Option
 from alloc.instances.readers.report import ReadReport, ReportLog
 from alloc.instances.topologies.formats import Request, TopologyFormat
 from alloc.instances.topologies.node_domains import Labelled, add_domains

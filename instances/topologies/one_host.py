@@ -7,7 +7,7 @@ from collections.abc import Callable
 from os import PathLike
 
 from alloc.errors import InstanceError
-from alloc.instances.readers.registry import Option
+from alloc.instances.readers.options import Option
 from alloc.instances.readers.report import ReadReport
 from alloc.instances.topologies.formats import Request, TopologyFormat
 from alloc.instances.topologies.hwloc import is_hwloc, read_hwloc

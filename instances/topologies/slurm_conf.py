@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from alloc.errors import nearest
-from alloc.instances.readers.registry import Option
+from alloc.instances.readers.options import Option
 from alloc.instances.readers.report import ReadReport, ReportLog
 from alloc.instances.topologies.formats import Request, TopologyFormat
 from alloc.instances.topologies.place import Place, shown

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 
 from alloc.errors import nearest
-from alloc.instances.readers.registry import Option
+from alloc.instances.readers.options import Option
 from alloc.instances.readers.report import ReadReport, ReportLog
 from alloc.instances.topologies.formats import Request, TopologyFormat
 from alloc.instances.topologies.markup import Entry

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-from alloc.instances.readers.registry import Option
+from alloc.instances.readers.options import Option
 from alloc.instances.readers.report import ReadReport, ReportLog
 from alloc.instances.topologies.accelerators import PART_LEVEL, groups_of, insert_groups
 from alloc.instances.topologies.formats import Request, TopologyFormat

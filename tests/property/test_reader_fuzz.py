@@ -24,6 +24,10 @@ TOKENS = (
 )
 
 READERS: dict[str, tuple[str, Callable[[Path], object]]] = {
+    "table": ("philly.csv", lambda p: readers.table_instance(p, timezone="Europe/Berlin")),
+    "swf": ("made.swf", readers.swf_instance),
+    "slurm": ("sacct.txt", readers.slurm_instance),
+    "table-of-numbers": ("itp-elastic.csv", readers.table_instance),
     "itp": ("itp.csv", lambda p: readers.itp_instance(p, slot_s=600.0)),
     "elastic": (
         "itp-elastic.csv",

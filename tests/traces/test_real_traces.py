@@ -190,6 +190,41 @@ def test_the_openb_snapshot_keeps_every_pod_of_a_list_without_times() -> None:
     assert len(instance.jobs) == 9061
 
 
+def test_only_the_published_files_name_their_source(tmp_path) -> None:
+    """A file that was touched, however little, may be anything with those columns."""
+    itp, philly = ITP / "raw" / "cluster10.csv.gz", PHILLY / "philly_jobs_pollux.csv.gz"
+    nodes, pods = (OPENB / f"openb_{n}.csv.gz" for n in ("node_list_all_node", "pod_list_default"))
+    made = (
+        (readers.itp_instance(itp)[0], "MIT"),
+        (readers.philly_instance(philly, max_jobs=50)[0], "CC BY 4.0"),
+        (readers.openb_instance(nodes, pods, max_jobs=50)[0], "Apache-2.0"),
+    )
+    for instance, licence in made:
+        assert instance.description["licence"].startswith(licence)
+    touched = tmp_path / "cluster10.csv"
+    touched.write_bytes(gzip.decompress(itp.read_bytes()) + b"\n")
+    same, _ = readers.itp_instance(touched)
+    assert same.fingerprint == made[0][0].replace(name=same.name).fingerprint
+    assert "licence" not in same.description
+    assert "none of its files" in same.description["source"]
+
+
+def test_the_table_reader_reads_published_tables_as_their_own_readers_do() -> None:
+    """Columns by their names alone: every published job table has the jobs its reader finds."""
+    for path in sorted((ITP / "elasticflow").glob("cluster0[15].csv.gz")):
+        own, _ = readers.itp_instance(path, num_hosts=100, name="same")
+        table, _ = readers.table_instance(path, num_hosts=100, name="same")
+        assert [(j.id, j.arrival_s, j.work, j.due_date_s, j.configurations) for j in own.jobs] == [
+            (j.id, j.arrival_s, j.work, j.due_date_s, j.configurations) for j in table.jobs
+        ]
+    path = PHILLY / "philly_jobs_pollux.csv.gz"
+    own, _ = readers.philly_instance(path, num_hosts=100)
+    table, _ = readers.table_instance(path, num_hosts=100)
+    assert [(j.arrival_s, j.work, j.tenant, j.configurations) for j in own.jobs] == [
+        (j.arrival_s, j.work, j.tenant, j.configurations) for j in table.jobs
+    ]
+
+
 def test_all_published_scaling_tables_are_read() -> None:
     """Every cell is a rate or counted as missing: ElasticFlow's A100 and T4 tables."""
     tables, report = readers.read_scaling_tables(ELASTICFLOW)

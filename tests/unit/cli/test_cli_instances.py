@@ -127,3 +127,116 @@ def test_the_readers_are_listed_with_their_options(run):
 @pytest.mark.parametrize("kind", ["instance", "solution", "result", "topology"])
 def test_the_schema_is_the_published_one(run, kind):
     assert json.loads(run("instances", "schema", kind).stdout) == json_schema(kind)
+
+
+OWN = (
+    "Job;Sent;Hours;Cards\n"
+    "a;2024-05-31 10:00:00;1;8\n"
+    "b;2024-05-31 10:01:00;2.5;16\n"
+    "c;2024-05-31 09:59:00;-1;16\n"
+)
+MAP = ("--map", "id=Job,arrival=Sent,duration=Hours", "--map", "gpus=Cards")
+
+
+@pytest.fixture
+def own(tmp_path):
+    """Write a job table in nobody's layout, and a cluster of four hosts on two leaves."""
+    table, cluster = tmp_path / "own.csv", tmp_path / "topology.conf"
+    table.write_text(OWN, encoding="utf-8")
+    cluster.write_text(
+        "SwitchName=l0 Nodes=h[0-1]\nSwitchName=l1 Nodes=h[2-3]\nSwitchName=s Switches=l[0-1]\n",
+        encoding="utf-8",
+    )
+    return table, ("--topology", cluster, "--host-type", "dgx-h100")
+
+
+def test_a_table_of_ones_own_is_imported_with_a_map_on_ones_own_cluster(run, own, tmp_path):
+    table, cluster = own
+    path = tmp_path / "own.json"
+    unit = ("-O", "duration_unit=h")
+    done = run("instances", "import", "table", table, *MAP, *unit, *cluster, "-o", path)
+    assert done.exit_code == 0, done.stderr
+    assert "own.csv: 2 rows read, 1 unreadable, 0 left out" in done.stderr
+    assert "as told: id=Job, arrival=Sent, duration=Hours (h), gpus=Cards" in done.stderr
+    made = Instance.load(path)
+    assert [(job.id, job.arrival_s, job.work) for job in made.jobs] == [
+        ("a", 0.0, 3600.0),
+        ("b", 60.0, 9000.0),
+    ]
+    assert (made.topology.levels, made.topology.num_gpus) == (("spine", "leaf"), 32)
+    assert made.description["cluster"] == "topology file topology.conf"
+    shown = run("instances", "show", path)
+    assert "own.csv, a file of the user" in shown.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--map", "id=Job"], "no column looks like the arrival; say which it is with map"),
+        (["--map", "id=Jbo"], 'has no column "Jbo" for id; did you mean "Job"'),
+        ([*MAP, "-O", "map=id=Job"], '"map" is set twice'),
+        ([*MAP, "--host-type", "dgx-h100"], "add --topology FILE, or leave it out"),
+        ([*MAP, "--topology", "none.conf"], "none.conf: there is no such file"),
+    ],
+)
+def test_a_wrong_import_of_a_table_is_one_sentence(run, own, arguments, message):
+    done = run("instances", "import", "table", own[0], *arguments)
+    assert done.exit_code == 2, done.output
+    assert message in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.long
+def test_a_topology_replaces_the_cluster_in_every_command(run, own, tmp_path):
+    """Also where the document has none, and where its own would be too small for its jobs."""
+    cluster = own[1]
+    queue = {
+        "schema_version": 1,
+        "kind": "instance",
+        "name": "queue",
+        "jobs": [
+            {
+                "id": "wide",
+                "arrival_s": 0,
+                "work": 100,
+                "elasticity": "rigid",
+                "configurations": [
+                    {"rate": 1, "tasks": [{"role": "worker", "count": 4, "gpu_milli": 8000}]}
+                ],
+            }
+        ],
+    }
+    small = {
+        "name": "small",
+        "host_types": [{"name": "one", "num_gpus": 1, "gpu_type": "t4"}],
+        "hosts": [{"id": "x", "type": "one"}],
+    }
+    for name, document in (("none", queue), ("small", {**queue, "topology": small})):
+        path = tmp_path / f"{name}.json"
+        path.write_text(json.dumps(document), encoding="utf-8")
+        assert run("solve", path).exit_code == 2
+        for command in (
+            ("solve", path, "--json"),
+            ("place", path, "--json"),
+            ("simulate", path, "--scheduler", "fifo", "--json"),
+            ("compare", path, "--schedulers", "fifo", "--json"),
+        ):
+            done = run(*command, *cluster)
+            assert done.exit_code == 0, (command, done.stderr)
+            assert "topology.conf: 3 rows read" in done.stderr
+            json.loads(done.stdout)
+    piped = run("place", "-", *cluster, input=json.dumps(queue))
+    assert piped.exit_code == 0, piped.stderr
+    stored = run("simulate", "elastic-tiny/01", "--scheduler", "fifo", *cluster)
+    assert stored.exit_code == 0, stored.stderr
+
+
+def test_a_problem_without_a_cluster_of_its_own_takes_no_topology(run, own, tmp_path):
+    from alloc.instances.checkpointing import pretraining
+
+    path = tmp_path / "run.json"
+    pretraining(num_phases=3).to_json(path)
+    for problem in (path, "planning-tiny"):
+        done = run("solve", problem, *own[1])
+        assert done.exit_code == 2
+        assert "--topology gives the cluster of an instance; leave it out" in done.stderr
