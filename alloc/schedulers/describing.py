@@ -162,6 +162,7 @@ def _options(
             meanings.get(name, ""),
         )
         for name, taken in inspect.signature(factory).parameters.items()
+        if taken.kind not in (taken.VAR_POSITIONAL, taken.VAR_KEYWORD)
     )
 
 

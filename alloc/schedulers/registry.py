@@ -11,6 +11,7 @@ from typing import Any, cast
 
 from alloc.errors import InstanceError, nearest
 from alloc.plugins import announced
+from alloc.schedulers.agents import agent_factory, agent_of, content_of_file, is_agent_path
 from alloc.schedulers.builtin import SCHEDULERS as SCHEDULERS
 from alloc.schedulers.own import build, factory_of
 from alloc.schedulers.places import absolute_place, content_at, is_place, object_at
@@ -90,7 +91,7 @@ def make_scheduler(name: str, **options: Any) -> Scheduler:
 
 def is_outside(name: str) -> bool:
     """Return whether a name says where a scheduler is, and is none of the registry's."""
-    return is_policy_path(name) or (is_place(name) and name not in _announced())
+    return is_agent_path(name) or (is_place(name) and name not in _announced())
 
 
 def settled(name: str) -> tuple[str, str]:
@@ -100,6 +101,8 @@ def settled(name: str) -> tuple[str, str]:
     """
     if is_place(name) and name not in _announced():
         return absolute_place(name), content_at(name)
+    if is_agent_path(name) and not is_policy_path(name):
+        return str(Path(name).absolute()), content_of_file(name)
     return name, ""
 
 
@@ -110,7 +113,8 @@ def scheduler_of(value: Any) -> Scheduler:
     ----------
     value
         A name as `make_scheduler` takes it; a scheduler; a class of schedulers, made with its
-        defaults; or a function of the state (`RuleScheduler`).
+        defaults; a function of the state (`RuleScheduler`); or a trained model of Stable-Baselines3
+        or module of PyTorch (`agent_of`).
 
     Raises
     ------
@@ -119,6 +123,8 @@ def scheduler_of(value: Any) -> Scheduler:
     """
     if isinstance(value, str):
         return make_scheduler(value)
+    if (agent := agent_of(value)) is not None:
+        return agent
     if not callable(value) and not hasattr(value, "decide"):
         raise InstanceError(
             f"alloc was given {value!r} as a scheduler; give a name, a function of the state, or a "
@@ -166,8 +172,8 @@ def scheduler_factory(name: str) -> Callable[..., Scheduler]:
     InstanceError
         If there is no such policy.
     """
-    if is_policy_path(name):
-        return ShelvedPolicy(Path(name))
+    if is_agent_path(name):
+        return agent_factory(name)
     known = {**_announced(), **SCHEDULERS}
     if name in known:
         module, _, attribute = known[name].partition(":")

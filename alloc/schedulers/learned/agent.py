@@ -1,11 +1,8 @@
-"""Anybody's agent as a scheduler: any object that predicts actions, Stable-Baselines3's included.
-
-The agent stays a Python object that its owner has loaded. alloc opens no archives of other
-libraries: they hold pickles, and a pickle runs code.
-"""
+"""Anybody's agent as a scheduler: any object that predicts actions, as Stable-Baselines3's do."""
 
 from __future__ import annotations
 
+import hashlib
 import inspect
 import sys
 from collections.abc import Iterator
@@ -62,9 +59,22 @@ class AgentScheduler:
         self.needs: Knowledge = kind.needs
         self.information = information or f"what its agent is shown ({spec.kind})"
         self.features = kind.features
+        self.draws = not deterministic
         self._spec = spec
-        self._act = _Act(agent, name, deterministic)
+        self._act = _Act(_actor_of(agent), name, deterministic)
         self._decider: Decider | None = None
+
+    @property
+    def content(self) -> str | None:
+        """What its decisions depend on, for the key of stored results; None if not its weights."""
+        weights = _weights_of(self._act.agent)
+        if weights is None:
+            return None
+        parts = [self._spec.model_dump_json(), str(self.draws), type(self._act.agent).__qualname__]
+        digest = hashlib.sha256("\n".join(parts).encode())
+        for name, values in weights.items():
+            digest.update(name.encode() + np.ascontiguousarray(values).tobytes())
+        return digest.hexdigest()
 
     def __getstate__(self) -> dict[str, Any]:
         """Return all but what it remembers of a simulation."""
@@ -99,8 +109,8 @@ def agent_scheduler(
     agent
         Any object with ``predict``, see `Agent`: for example a loaded ``MaskablePPO``. An agent
         that takes no ``action_masks`` may choose an action that is not allowed; what that means is
-        the kind's rule (DL2's window: it ends the slot). With more than one process it must
-        pickle.
+        the kind's rule (DL2's window: it ends the slot). Of an agent with a policy of PyTorch only
+        the policy is kept. With more than one process it must pickle.
     spec
         What it is shown: that of the environment it was trained in.
     name
@@ -123,11 +133,25 @@ def agent_scheduler(
     )
 
 
+def _actor_of(agent: Agent) -> Agent:
+    """Return what decides of an agent: its policy alone, without the environment it learned in."""
+    policy = getattr(agent, "policy", None)
+    return cast(Agent, policy) if _weights_of(policy) is not None else agent
+
+
+def _weights_of(actor: Any) -> dict[str, npt.NDArray[Any]] | None:
+    """Return the weights of a policy of PyTorch that predicts, or None for any other object."""
+    weights = getattr(actor, "state_dict", None)
+    if not callable(weights) or not callable(getattr(actor, "predict", None)):
+        return None
+    return {name: values.detach().cpu().numpy() for name, values in weights().items()}
+
+
 class _Act:
     """Asks an agent for an action."""
 
     def __init__(self, agent: Agent, name: str, deterministic: bool) -> None:
-        self._agent = agent
+        self.agent = agent
         self._name = name
         self._deterministic = deterministic
         taken = inspect.signature(agent.predict).parameters
@@ -152,7 +176,7 @@ class _Act:
         given = {"action_masks": mask, "deterministic": self._deterministic, "state": self._state}
         options = {name: value for name, value in given.items() if name in self._options}
         with _seeded(None if self._deterministic else rng):
-            answer = cast(Any, self._agent).predict(observation, **options)
+            answer = cast(Any, self.agent).predict(observation, **options)
         action = answer
         if isinstance(answer, tuple):
             action, self._state = answer[0], (answer[1] if len(answer) > 1 else None)
