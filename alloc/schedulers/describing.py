@@ -101,7 +101,7 @@ def describe_scheduler(name: str) -> SchedulerDescription:
         title, text = own_title, f"The model card has the rest: `alloc policies show {name}`."
     return SchedulerDescription(
         name,
-        title or _first_line(made) or "without a docstring",
+        title or _first_line(factory, made) or "without a docstring",
         text.strip(),
         made.needs,
         made.information,
@@ -111,7 +111,9 @@ def describe_scheduler(name: str) -> SchedulerDescription:
     )
 
 
-def _first_line(made: Scheduler) -> str:
+def _first_line(factory: Callable[..., Scheduler], made: Scheduler) -> str:
+    if hasattr(factory, "documented"):  # that of a plain function, and not of what runs it
+        return ""
     return (inspect.getdoc(type(made)) or "").partition("\n")[0]
 
 
