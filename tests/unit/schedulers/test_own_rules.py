@@ -300,8 +300,9 @@ def test_jobs_that_must_not_be_paused_are_not() -> None:
     instance = four_gpus(gang("long", 4, 2.0, preemptible=False), gang("short", 4, 0.5, 600.0))
     run = simulate(instance, lambda state: sorted(state.jobs, key=lambda job: job.work_left))
     assert run.completion_s["long"] == 7200.0
-    without = simulate(instance, lambda state: {j.id: 4 for j in state.jobs if j.id == "short"})
-    assert without.completion_s["long"] == 7200.0
+    # Nor by a share of nothing.
+    last = simulate(instance, lambda state: {j.id: 4 * (j is state.jobs[-1]) for j in state.jobs})
+    assert last.completion_s == {"long": 7200.0, "short": 9000.0}
 
 
 def test_gpus_by_job_choose_the_fastest_configuration_within() -> None:
