@@ -127,3 +127,17 @@ def test_the_readers_are_listed_with_their_options(run):
 @pytest.mark.parametrize("kind", ["instance", "solution", "result", "topology"])
 def test_the_schema_is_the_published_one(run, kind):
     assert json.loads(run("instances", "schema", kind).stdout) == json_schema(kind)
+
+
+def test_gangs_are_generated_too(run, tmp_path):
+    path = tmp_path / "gangs.json"
+    mix = ("-O", 'gpus={"1": 3, "8": 1}', "-O", "run_s=[[0, 60], [1, 600]]")
+    done = run("instances", "generate", "g", "--generator", "gangs", "--jobs", 9, *mix, "-o", path)
+    assert done.exit_code == 0, done.stderr
+    made = Instance.load(path)
+    assert {job.configurations[0].demand[0] for job in made.jobs} <= {1000, 8000}
+    assert {job.elasticity for job in made.jobs} == {"rigid"}
+    done = run("instances", "generate", "g", "--generator", "gang")
+    assert (done.exit_code, "choose elastic or gangs" in done.stderr) == (2, True)
+    done = run("instances", "generate", "g", "--generator", "gangs", "-O", "max_ps=3")
+    assert 'no parameter "max_ps"' in done.stderr
