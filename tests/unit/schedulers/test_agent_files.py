@@ -369,5 +369,7 @@ def test_an_agent_decides_as_it_would_in_its_environment(trained: Path) -> None:
 def test_gangs_are_placed_by_an_agent(trained: Path) -> None:
     made = make_scheduler(str(trained / "gangs.zip"), level="leaf")
     assert made.information.endswith("(gang-domain/1)")
-    with pytest.raises(InstanceError, match="bounds are not those of encoding paper"):
+    with pytest.raises(InstanceError, match="bounds are not those of encoding rescaled"):
+        make_scheduler(str(trained / "PPO.zip"), encoding="rescaled")
+    with pytest.raises(InstanceError, match=r"sees \(6, 20\), and kind dl2-window/1 .* shows"):
         make_scheduler(str(trained / "PPO.zip"), encoding="paper", kind="dl2-window/1")
