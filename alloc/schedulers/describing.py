@@ -122,7 +122,7 @@ def _documented(factory: Callable[..., Scheduler]) -> Callable[..., Any]:
     inner = getattr(factory, "documented", factory)
     if inspect.isclass(inner) or inspect.isroutine(inner):
         return cast(Callable[..., Any], inner)
-    return cast(Callable[..., Any], type(inner).__call__)
+    return type(inner).__call__
 
 
 def _sections(documented: Callable[..., Any]) -> dict[str, str]:

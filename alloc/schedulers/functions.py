@@ -32,7 +32,7 @@ class RuleScheduler(Policy):
 
     - jobs, or their ids, in order of priority: each takes all it can use before the next is looked
       at, and one that does not fit is passed over;
-    - a mapping from jobs or ids to GPUs: each gets its fastest configuration with at most that
+    - a mapping from job ids to GPUs: each gets its fastest configuration with at most that
       many, in the order of the mapping; with 0, or where there is no room, it waits;
     - a `Decision`, with every host by name.
 

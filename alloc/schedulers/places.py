@@ -66,11 +66,11 @@ def object_at(place: str) -> Any:
 
 
 def content_at(place: str) -> str:
-    """Return a hash of the file that a place names: results kept of other code are not its own."""
-    home, _ = _parts(place)
+    """Return a hash of the file that a place names, with the name in it, for stored results."""
+    home, name = _parts(place)
     if _is_file(home):
-        return hashlib.sha256(_source(Path(home))).hexdigest()
-    return code_of(_module(home))
+        return f"{hashlib.sha256(_source(Path(home))).hexdigest()} {name}"
+    return f"{code_of(_module(home))} {name}"
 
 
 def code_of(owner: Any) -> str:

@@ -428,6 +428,14 @@ def test_kept_results_are_those_of_the_same_code(folder: Path) -> None:
     assert stored == [[False], [True], [False]]
 
 
+def test_two_of_one_file_that_call_themselves_alike_are_two(folder: Path) -> None:
+    """A store must not take the results of one for those of the other."""
+    (folder / "rules.py").write_text(RULES + "\nclass Other(Idle):\n    pass\n")
+    idle, other = Entry.of("rules.py:Idle"), Entry.of("rules.py:Other")
+    assert idle.name == other.name
+    assert idle.key_options != other.key_options
+
+
 def test_a_function_is_known_by_its_code_and_what_it_holds() -> None:
     def made_for(sign: int) -> Any:
         def rule(state: ClusterState) -> Any:
