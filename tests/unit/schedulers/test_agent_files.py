@@ -61,7 +61,8 @@ def test_the_spaces_of_the_window_environment_tell_its_features(
 ) -> None:
     features = WindowFeatures(window, max_tasks, encoding)
     # Raw task counts are in the bounds; scaled ones must be given.
-    given = {} if encoding == "released" and max_tasks > 1 else {"max_tasks": max_tasks}
+    raw = encoding == "released" and max_tasks > 1
+    given: dict[str, Any] = {} if raw else {"max_tasks": max_tasks}
     if encoding != "released":
         given["encoding"] = encoding
     spec = spec_of_spaces(*features.bounds(), features.num_actions, None, given, "a.zip")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -123,7 +124,7 @@ def makes_nothing():
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A working directory with a file of rules; imports leave no trace."""
     (tmp_path / "rules.py").write_text(RULES, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
@@ -172,9 +173,13 @@ def test_a_function_may_say_what_a_scheduler_says_of_itself(folder: Path) -> Non
 
 
 def test_classes_objects_and_makers_are_named_too(folder: Path) -> None:
-    assert make_scheduler("rules.py:Idle", patience=4).patience == 4
-    assert make_scheduler("rules.py:ready").patience == 3
-    assert make_scheduler("rules.py:made").patience == 5
+    for place, options, patience in (
+        ("Idle", {"patience": 4}, 4),
+        ("ready", {}, 3),
+        ("made", {}, 5),
+    ):
+        made: Any = make_scheduler(f"rules.py:{place}", **options)
+        assert made.patience == patience
     assert make_scheduler("rules.py:Idle").name == "idle"
 
 
@@ -402,7 +407,11 @@ def test_everything_that_stands_for_a_scheduler_is_compared(folder: Path) -> Non
 
 @pytest.mark.long
 def test_other_processes_find_it_by_its_place(folder: Path) -> None:
-    given = ["./rules.py:shortest", "rules:told", Entry("rules.py:Idle", {"patience": 2})]
+    given: list[Any] = [
+        "./rules.py:shortest",
+        "rules:told",
+        Entry("rules.py:Idle", {"patience": 2}),
+    ]
     alone = compare([INSTANCE], given, time_limit_s=5)
     together = compare([INSTANCE], given, time_limit_s=5, jobs=2)
     assert [(r.scheduler, r.objective) for r in alone.rows] == [
