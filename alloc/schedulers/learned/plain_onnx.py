@@ -11,7 +11,7 @@ from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from alloc.errors import InstanceError
+from alloc.errors import InstanceError, nearest
 from alloc.schedulers.learned.feature_spec import FeatureSpec, TensorSpec
 from alloc.schedulers.learned.model_card import ModelCard
 from alloc.schedulers.learned.policy_file import (
@@ -87,9 +87,11 @@ def read_network(path: Path, kind: str | None, parameters: dict[str, Any]) -> Po
     model = parse_model(data, str(path))
     if any(entry.key == KEY for entry in model.metadata_props):
         if kind is not None or parameters:
+            first = next(iter(parameters), "kind")
+            near = nearest(first, ("sample",), ";")
             raise InstanceError(
-                f"{path}: states itself what it is shown; leave out "
-                f"{', '.join(parameters) or 'kind'}."
+                f'scheduler {path} has no option "{first}"{near} a policy file states itself what '
+                "it is shown, and it takes sample."
             )
         return parse_policy(data, path)
     spec = _spec_of(model, kind, parameters, str(path))

@@ -165,7 +165,7 @@ def test_what_a_plain_file_cannot_be_is_said(tmp_path: Path) -> None:
     with pytest.raises(InstanceError, match=r"sees \(9, 20\) and answers with 61 actions"):
         make_scheduler(str(path))
     write_policy(path, priority_model(left_h=-1.0), SPEC, card())
-    with pytest.raises(InstanceError, match="states itself what it is shown; leave out window"):
+    with pytest.raises(InstanceError, match=r'has no option "window"; a policy file states itself'):
         make_scheduler(str(path), window=20)
 
 
