@@ -70,7 +70,7 @@ def draw_arrival_slots(
         return _slots_of(_counted(pattern, num_jobs, rng), num_jobs)
     if pattern not in PATTERNS:
         raise InstanceError(
-            f'unknown arrival pattern "{pattern}"{nearest(pattern, PATTERNS)} '
+            f'unknown arrival pattern "{pattern}"{nearest(str(pattern), PATTERNS)} '
             f"Known: {', '.join(PATTERNS)}."
         )
     if pattern == "start":
@@ -98,7 +98,13 @@ def _counted(process: ArrivalProcess, num_jobs: int, rng: np.random.Generator) -
     """Yield the numbers that a process gives, each held to what it must be."""
     name = getattr(process, "__name__", "the process")
     arrived = 0
-    for slot, count in enumerate(process(rng)):
+    counts = process(rng)
+    if not isinstance(counts, Iterable):
+        raise InstanceError(
+            f"arrivals: {name} gives {counts!r}; it must give the number of jobs that arrive in "
+            "each slot, slot after slot."
+        )
+    for slot, count in enumerate(counts):
         if isinstance(count, bool) or not isinstance(count, Integral) or count < 0:
             raise InstanceError(
                 f"arrivals: {name} gives {count!r} for slot {slot}; it must give the number of "
@@ -148,7 +154,10 @@ def resampled(
     """
     where = "resampled arrivals"
     require_positive(slot_s, where, "slot_s")
-    times = np.asarray(arrival_s, dtype=float).ravel()
+    try:
+        times = np.asarray(arrival_s, dtype=float).ravel()
+    except (TypeError, ValueError):  # text in it, or rows of several lengths
+        times = np.empty(0)
     if not times.size or not np.isfinite(times).all():
         raise InstanceError(
             f"{where}: a trace needs at least one arrival, and every time finite, in seconds."
@@ -157,10 +166,10 @@ def resampled(
         raise InstanceError(
             f"{where}: block_s is {block_s:g}; it must be at least a slot, {slot_s:g} s."
         )
-    slots = ((times - times.min()) // slot_s).astype(np.int64)
-    if slots.max() >= _MAX_SLOTS:
+    # Looked at as a float: no whole number holds all of them.
+    if not times.max() - times.min() < _MAX_SLOTS * slot_s:
         raise InstanceError(f"{where}: the trace has more than a million slots; take longer ones.")
-    counts = np.bincount(slots)
+    counts = np.bincount(((times - times.min()) // slot_s).astype(np.int64))
     length = min(int(block_s // slot_s), len(counts))
 
     def process(rng: np.random.Generator) -> Iterator[int]:

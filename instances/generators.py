@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
+from numbers import Real
 
 import numpy as np
 import numpy.typing as npt
@@ -330,6 +331,10 @@ def _shares(
     where: str, gpus: Mapping[int, float], cluster: int
 ) -> tuple[list[int], npt.NDArray[np.float64]]:
     """Return the sizes of gangs, and the cumulated shares of the jobs."""
+    if not isinstance(gpus, Mapping) or not gpus:
+        raise InstanceError(
+            f"{where}: gpus is {gpus!r}; give each size its share of the jobs, as in {{8: 1}}."
+        )
     # The keys of a JSON object are text.
     by_size = {
         int(size) if isinstance(size, str) and size.isdecimal() else size: share
@@ -341,18 +346,25 @@ def _shares(
                 f"{where}: a gang has {size!r} GPUs, and the cluster has {cluster}; give whole "
                 "numbers from 1 to that."
             )
+        if isinstance(share, bool) or not isinstance(share, Real):
+            raise InstanceError(
+                f"{where}: share of gangs of {size} GPUs is {share!r}; give a number more than 0."
+            )
         require_positive(share, where, f"share of gangs of {size} GPUs")
-    if not by_size:
-        raise InstanceError(f"{where}: gpus is empty; give at least one size, as in {{8: 1}}.")
-    return list(by_size), np.cumsum([float(share) for share in by_size.values()])
+    largest = max(by_size.values())
+    # Of the largest, so that no sum overflows and none is too small to be divided.
+    return list(by_size), np.cumsum([float(share / largest) for share in by_size.values()])
 
 
 def _quantile_rule(
     where: str, run_s: Sequence[tuple[float, float]]
 ) -> Callable[[np.random.Generator], float]:
     """Return the rule that draws a duration, whole seconds and at least 1."""
-    table = np.array(run_s, dtype=float) if len(run_s) else np.empty((0, 2))
-    if table.shape != (len(table), 2) or len(table) < 2:
+    try:
+        table = np.array(run_s, dtype=float)
+    except (TypeError, ValueError):  # text in it, or rows of several lengths
+        table = np.empty(0)
+    if table.ndim != 2 or table.shape[1] != 2 or len(table) < 2:
         raise InstanceError(
             f"{where}: run_s must be pairs of a fraction of the jobs and seconds, at least two."
         )

@@ -138,6 +138,7 @@ def test_a_process_of_ones_own_draws_from_the_seed():
 @pytest.mark.parametrize(
     ("process", "sentence"),
     [
+        (lambda rng: 3, "gives 3; it must give the number of jobs"),
         (lambda rng: [1, 2], "ends after 3 of 9 jobs; let it go on"),
         (lambda rng: [1, -1], "gives -1 for slot 1; it must give the number of jobs"),
         (lambda rng: [0.5] * 99, "gives 0.5 for slot 0"),
@@ -185,7 +186,9 @@ def test_a_resampled_trace_has_the_counts_of_the_trace(times, slot_s, blocks, se
         ([float("nan")], 60, 600, "every time finite"),
         ([0.0], 0, 600, "slot_s"),
         ([0.0], 60, 30, "block_s is 30; it must be at least a slot, 60 s"),
+        (["noon"], 60, 600, "every time finite, in seconds"),
         ([0.0, 1e12], 60, 600, "more than a million slots"),
+        ([0.0, 1e300], 1e-10, 600, "more than a million slots"),
     ],
 )
 def test_a_trace_that_cannot_be_resampled_is_refused(times, slot_s, block_s, sentence):

@@ -39,6 +39,14 @@ def test_the_sizes_follow_the_shares():
         assert sizes[size] / 4000 == pytest.approx(share, abs=0.04)
 
 
+@pytest.mark.parametrize("share", [5e-324, 1e308])
+def test_shares_may_be_as_small_or_large_as_numbers_are(share):
+    instance = make(gpus={2: share, 8: share}, num_jobs=400)
+    sizes = Counter(job.configurations[0].demand[0] // 1000 for job in instance.jobs)
+    assert sizes[2] + sizes[8] == 400
+    assert min(sizes.values()) > 140
+
+
 def test_the_durations_have_the_quantiles_of_the_table():
     work = [job.work for job in make(num_jobs=4000).jobs]
     below = [np.mean([w <= seconds for w in work]) for _, seconds in PHILLY_RUN_S[1:]]
@@ -70,7 +78,12 @@ def test_schedulers_run_it():
         ({"gpus": {0: 1}}, "a gang has 0 GPUs"),
         ({"gpus": {1.5: 1}}, "a gang has 1.5 GPUs"),
         ({"gpus": {1: 0}}, "share of gangs of 1 GPUs"),
-        ({"gpus": {}}, "gpus is empty"),
+        ({"gpus": {1: "a"}}, "share of gangs of 1 GPUs is 'a'"),
+        ({"gpus": {}}, r"gpus is \{\}; give each size"),
+        ({"gpus": 3}, "gpus is 3; give each size"),
+        ({"run_s": 5}, "pairs of a fraction"),
+        ({"run_s": [(0, "x"), (1, 5)]}, "pairs of a fraction"),
+        ({"run_s": [(0, 1), (1,)]}, "pairs of a fraction"),
         ({"run_s": []}, "pairs of a fraction"),
         ({"run_s": [(0.5, 60)]}, "at least two"),
         ({"run_s": [(0.5, 60), (0.4, 70)]}, "rising fractions"),
@@ -78,6 +91,7 @@ def test_schedulers_run_it():
         ({"run_s": [(0, 60), (1.5, 70)]}, "rising fractions from 0 to 1"),
         ({"run_s": [(0, 60), (1, float("inf"))]}, "rising seconds"),
         ({"arrivals": "poison"}, 'did you mean "poisson"'),
+        ({"arrivals": 3}, 'unknown arrival pattern "3"'),
         ({"num_jobs": 0}, "num_jobs"),
     ],
 )
