@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
 from typing import Any, get_args
@@ -39,7 +40,8 @@ class Entry:
         Where each process finds the scheduler, if it is outside of the registry; `name` is then
         what it calls itself.
     content
-        A hash of what is at that place, part of the key of its cells.
+        A hash of what is at that place and of what the scheduler made there holds, part of the key
+        of its cells.
     """
 
     name: str
@@ -67,6 +69,9 @@ class Entry:
             place, content = settled(value.name)
             if content:
                 made = make_scheduler(place, **value.options)
+                # What it holds may come from another file, as the weights of an agent do.
+                with suppress(InstanceError):  # it need not be sent: each process makes its own
+                    content = f"{content} {_content(made)}"
                 return Entry(made.name, value.options, None, place, content)
             if not is_learned(value.name):
                 return value
@@ -170,9 +175,14 @@ def _content(scheduler: Scheduler) -> str:
         return stated
     import joblib
 
-    from alloc.schedulers.places import code_of
+    from alloc.schedulers.places import code_of, raised
 
-    scheduler.reset()
+    try:
+        scheduler.reset()
+    except (Exception, SystemExit) as error:
+        raise InstanceError(
+            f'scheduler "{scheduler.name}": its reset fails, {raised(error)}; mend it there.'
+        ) from error
     try:
         attributes = str(joblib.hash(scheduler))
     except Exception as error:  # whatever the objects that it holds raise when they are pickled

@@ -61,13 +61,15 @@ def agent_of(value: Any) -> Scheduler | None:
     InstanceError
         If it was trained on something else than alloc's environments show.
     """
+    if hasattr(value, "decide") or isinstance(value, type):
+        return None
     name = type(value).__name__
     if hasattr(value, "predict") and hasattr(value, "action_space") and hasattr(value, "policy"):
         from alloc.schedulers.learned.sb3_archive import agent_of_model
 
         return agent_of_model(value, name, name)
     torch = sys.modules.get("torch")
-    if torch is not None and isinstance(value, torch.nn.Module) and not hasattr(value, "decide"):
+    if torch is not None and isinstance(value, torch.nn.Module):
         from alloc.schedulers.learned.torch_file import module_scheduler
 
         return module_scheduler(value, name, name)

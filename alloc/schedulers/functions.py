@@ -156,7 +156,7 @@ class RuleScheduler(Policy):
     def _gpu_milli(self, job_id: str, gpus: object) -> int:
         if isinstance(gpus, Real) and not isinstance(gpus, bool):
             number = float(gpus)
-            if math.isfinite(number) and number >= 0:
+            if 0 <= number * MILLI < math.inf:
                 return round(number * MILLI)
         raise self._wrong(f'gave job "{job_id}" {_shown(gpus)} GPUs')
 
@@ -199,6 +199,11 @@ def rule_of(function: Rule, where: str) -> Rule:
             "called with one, the state (state.now_s is the time, state.jobs are the jobs); give "
             "the others a default value, which makes them options."
         )
+    if inspect.signature(function).parameters[required[0]].kind is inspect.Parameter.KEYWORD_ONLY:
+        raise InstanceError(
+            f"{where}: is called with the state in first place, and {required[0]} goes by its name "
+            "only; leave out the * in front of it."
+        )
     return function
 
 
@@ -208,8 +213,12 @@ def required_parameters(function: Rule, where: str) -> list[str]:
 
 
 def option_parameters(function: Rule, where: str) -> list[inspect.Parameter]:
-    """Return the parameters with a default value, which are the options of a rule."""
-    return [p for p in parameters_of(function, where) if p.default is not p.empty]
+    """Return the parameters with a default value and a name, which are the options of a rule."""
+    return [
+        p
+        for p in parameters_of(function, where)
+        if p.default is not p.empty and p.kind is not p.POSITIONAL_ONLY
+    ]
 
 
 def parameters_of(function: Rule, where: str) -> list[inspect.Parameter]:

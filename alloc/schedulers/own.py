@@ -11,6 +11,7 @@ from alloc.schedulers.functions import (
     Rule,
     RuleScheduler,
     option_parameters,
+    parameters_of,
     required_parameters,
     rule_of,
 )
@@ -87,6 +88,7 @@ def factory_of(value: Any, where: str) -> Callable[..., Scheduler]:
     """
     if inspect.isclass(value):
         _require_members(value, where, ("decide",))
+        parameters_of(value, where)
         return cast(Callable[..., Scheduler], value)
     if hasattr(value, "decide"):
         return Ready(value)
@@ -123,7 +125,7 @@ def build(factory: Callable[..., Scheduler], options: Mapping[str, Any], where: 
         made = factory(**options)
     except AllocError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise InstanceError(f"{where}: cannot be made, {raised(error)}; mend it there.") from error
     return require_scheduler(made, where)
 

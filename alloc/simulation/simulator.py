@@ -287,7 +287,7 @@ def simulate(
     )
     require_knowledge(policy, knowledge)
     require_honoured(policy, instance)
-    policy.reset()
+    _asked(policy, "when it is reset", policy.reset)
     try:
         while (state := simulation.next_decision()) is not None:
             simulation.apply(_decision(policy, state))
@@ -298,18 +298,22 @@ def simulate(
     return simulation.result(check=check)
 
 
-def _decision(policy: Scheduler, state: ClusterState) -> Decision:
-    """Return a policy's decision; what anybody's own code raises is said with its line."""
+def _asked(policy: Scheduler, when: str, ask: Callable[[], object]) -> object:
+    """Return what a policy answers; what anybody's own code raises is said with its line."""
     try:
-        decision: object = policy.decide(state)
+        return ask()
     except AllocError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # a rule that ends Python would end alloc unsaid
         if type(policy).__module__.startswith("alloc.") and not isinstance(policy, RuleScheduler):
             raise  # a bug of alloc's own
         raise SimulationError(
-            f"scheduler {policy.name} fails at {state.now_s:g} s, {raised(error)}; mend it there."
+            f"scheduler {policy.name} fails {when}, {raised(error)}; mend it there."
         ) from error
+
+
+def _decision(policy: Scheduler, state: ClusterState) -> Decision:
+    decision = _asked(policy, f"at {state.now_s:g} s", lambda: policy.decide(state))
     if not isinstance(decision, Decision):
         raise SimulationError(
             f"scheduler {policy.name} returned {type(decision).__name__} at {state.now_s:g} s; "

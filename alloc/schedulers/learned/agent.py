@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import inspect
 import sys
 from collections.abc import Iterator
@@ -15,6 +14,8 @@ import numpy.typing as npt
 from alloc.errors import InstanceError, SimulationError, UnsupportedFeatureError
 from alloc.schedulers.learned.feature_spec import FeatureSpec, KindParameters
 from alloc.schedulers.learned.kinds import Decider, StepwiseKind, parameters_of, policy_kind
+from alloc.schedulers.learned.module_content import content_of_module
+from alloc.schedulers.places import raised
 from alloc.schedulers.state import ClusterState, Decision, Knowledge
 
 
@@ -66,15 +67,11 @@ class AgentScheduler:
 
     @property
     def content(self) -> str | None:
-        """What its decisions depend on, for the key of stored results; None if not its weights."""
-        weights = _weights_of(self._act.agent)
-        if weights is None:
+        """What its decisions depend on, for the key of stored results; None if no module does."""
+        actor = self._act.agent
+        if not _is_module(actor):
             return None
-        parts = [self._spec.model_dump_json(), str(self.draws), type(self._act.agent).__qualname__]
-        digest = hashlib.sha256("\n".join(parts).encode())
-        for name, values in weights.items():
-            digest.update(name.encode() + np.ascontiguousarray(values).tobytes())
-        return digest.hexdigest()
+        return f"{self._spec.model_dump_json()} {self.draws} {content_of_module(cast(Any, actor))}"
 
     def __getstate__(self) -> dict[str, Any]:
         """Return all but what it remembers of a simulation."""
@@ -109,8 +106,8 @@ def agent_scheduler(
     agent
         Any object with ``predict``, see `Agent`: for example a loaded ``MaskablePPO``. An agent
         that takes no ``action_masks`` may choose an action that is not allowed; what that means is
-        the kind's rule (DL2's window: it ends the slot). Of an agent with a policy of PyTorch only
-        the policy is kept. With more than one process it must pickle.
+        the kind's rule (DL2's window: it ends the slot). Of an agent of Stable-Baselines3 only its
+        policy is kept. With more than one process it must pickle.
     spec
         What it is shown: that of the environment it was trained in.
     name
@@ -134,17 +131,19 @@ def agent_scheduler(
 
 
 def _actor_of(agent: Agent) -> Agent:
-    """Return what decides of an agent: its policy alone, without the environment it learned in."""
+    """Return what decides of an agent: its policy alone, without the environment it learned in.
+
+    Only where predicting is Stable-Baselines3's own: another may look at something else, too.
+    """
+    room = getattr(getattr(agent.predict, "__func__", None), "__module__", None) or ""
     policy = getattr(agent, "policy", None)
-    return cast(Agent, policy) if _weights_of(policy) is not None else agent
+    own = not room.startswith(("stable_baselines3.", "sb3_contrib."))
+    return agent if own or not _is_module(policy) else cast(Agent, policy)
 
 
-def _weights_of(actor: Any) -> dict[str, npt.NDArray[Any]] | None:
-    """Return the weights of a policy of PyTorch that predicts, or None for any other object."""
-    weights = getattr(actor, "state_dict", None)
-    if not callable(weights) or not callable(getattr(actor, "predict", None)):
-        return None
-    return {name: values.detach().cpu().numpy() for name, values in weights().items()}
+def _is_module(value: object) -> bool:
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(value, torch.nn.Module)
 
 
 class _Act:
@@ -176,7 +175,12 @@ class _Act:
         given = {"action_masks": mask, "deterministic": self._deterministic, "state": self._state}
         options = {name: value for name, value in given.items() if name in self._options}
         with _seeded(None if self._deterministic else rng):
-            answer = cast(Any, self.agent).predict(observation, **options)
+            try:
+                answer = cast(Any, self.agent).predict(observation, **options)
+            except Exception as error:  # whatever somebody's agent raises
+                raise SimulationError(
+                    f'agent "{self._name}": fails, {raised(error)}; mend it there.'
+                ) from error
         action = answer
         if isinstance(answer, tuple):
             action, self._state = answer[0], (answer[1] if len(answer) > 1 else None)

@@ -6,7 +6,6 @@ you trust. So one is opened where somebody names its path, and never by the serv
 
 from __future__ import annotations
 
-import hashlib
 import sys
 import warnings
 from collections.abc import Iterator, Mapping
@@ -20,9 +19,10 @@ import numpy.typing as npt
 from alloc.errors import InstanceError, SimulationError, missing_extra
 from alloc.schedulers.learned.feature_spec import FeatureSpec, shown
 from alloc.schedulers.learned.kinds import Decider, feature_spec, parameters_of, policy_kind
+from alloc.schedulers.learned.module_content import content_of_module
 from alloc.schedulers.learned.shapes import DOMAIN, PRIORITY, WINDOW
 from alloc.schedulers.learned.window_features import WindowFeatures
-from alloc.schedulers.places import code_of, raised
+from alloc.schedulers.places import raised
 from alloc.schedulers.state import ClusterState, Decision, Knowledge
 
 if TYPE_CHECKING:
@@ -117,10 +117,7 @@ class ModuleScheduler:
     @property
     def content(self) -> str:
         """What its decisions depend on, for the key of stored results."""
-        module = self._module
-        parts = [self._spec.model_dump_json(), str(self.draws), code_of(type(module))]
-        parts += [f"{k} {v.cpu().numpy().tobytes().hex()}" for k, v in module.state_dict().items()]
-        return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+        return f"{self._spec.model_dump_json()} {self.draws} {content_of_module(self._module)}"
 
     def reset(self) -> None:
         """Forget everything; called before each simulation."""

@@ -20,6 +20,9 @@ from alloc.instances import load
 from alloc.schedulers import make_scheduler
 from alloc.schedulers.describing import describe_scheduler
 from alloc.schedulers.learned import write_policy
+from alloc.schedulers.learned.agent import agent_scheduler
+from alloc.schedulers.learned.kinds import feature_spec
+from alloc.schedulers.learned.module_content import content_of_module
 from alloc.schedulers.learned.shapes import spec_of_shapes, spec_of_spaces
 from alloc.schedulers.learned.window_features import ENCODINGS, WindowFeatures
 from alloc.simulation import simulate
@@ -186,6 +189,7 @@ def net(window: int = 20) -> Any:
 
 
 @pytest.mark.torch
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_a_module_decides_alike_in_every_file(tmp_path: Path) -> None:
     import torch
@@ -224,6 +228,53 @@ def test_modules_are_compared_and_known_by_their_weights(tmp_path: Path) -> None
     with torch.no_grad():
         other[1].bias += 1
     assert Entry.of(other).options["content"] != before
+
+
+@pytest.mark.torch
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_modules_of_the_same_weights_are_known_by_their_parts() -> None:
+    """A store must not take the results of one activation, or temperature, for another's."""
+    import torch
+
+    class Warm(torch.nn.Module):
+        def __init__(self, temperature: float) -> None:
+            super().__init__()
+            self.net, self.temperature = net(), temperature
+
+        def forward(self, shown: Any) -> Any:
+            return self.net(shown) / self.temperature
+
+    def content(module: Any) -> str:
+        return str(Entry.of(module).options["content"])
+
+    assert content(Warm(1.0)) == content(Warm(1.0)) == content(Warm(1.0).train())
+    assert content(Warm(1.0)) != content(Warm(2.0))
+    others = [torch.nn.Sequential(*net(), last) for last in (torch.nn.ReLU(), torch.nn.Tanh())]
+    assert content(others[0]) != content(others[1])
+    scripts = [torch.jit.trace(each.eval(), torch.zeros(1, 6, 20)) for each in others]
+    assert content_of_module(scripts[0]) != content_of_module(scripts[1])
+    assert content_of_module(net().half()) != content_of_module(net().bfloat16())
+
+
+@pytest.mark.torch
+def test_an_agent_around_a_policy_is_asked_itself() -> None:
+    """What it does to observations, such as normalising them, must not be left out."""
+    import torch
+
+    class Policy(torch.nn.Module):
+        def predict(self, observation: Any) -> tuple[int, None]:
+            raise AssertionError("the policy was asked behind the agent's back")
+
+    class Normalised:
+        policy = Policy()
+
+        def predict(self, observation: Any) -> tuple[int, None]:
+            return 2, None
+
+    spec = feature_spec("dl2-window/1", window=5)
+    assert simulate(INSTANCE, agent_scheduler(Normalised(), spec, name="n")).verified
+    with pytest.raises(SimulationError, match=r'agent "p": fails, AssertionError: the policy was'):
+        simulate(INSTANCE, agent_scheduler(Policy(), spec, name="p"))
 
 
 @pytest.mark.torch

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
 from collections.abc import Iterator
 from functools import partial
@@ -96,6 +98,24 @@ class Deaf(Idle):
 class Explodes(Idle):
     def __init__(self):
         self.x = {}["x"]
+
+
+class Quits(Idle):
+    def __init__(self):
+        raise SystemExit(0)
+
+
+class Mapped(dict):
+    decide = Idle.decide
+
+
+class Unresettable(Idle):
+    def reset(self):
+        raise OSError("no disk")
+
+
+def by_name(*, state):
+    return []
 
 
 ready = Idle()
@@ -224,6 +244,9 @@ WRONG = {
     "rules.py:Choosy": r"needs the option taste; give a value as in .*rules\.py:Choosy\(taste=1\)",
     "rules.py:Deaf": r"its decide cannot be called as it must be; write def decide\(self, state\)",
     "rules.py:Explodes": r"cannot be made, KeyError: 'x' \(rules\.py, line \d+, in __init__\)",
+    "rules.py:Quits": r"cannot be made, SystemExit: 0 \(rules\.py, line \d+, in __init__\)",
+    "rules.py:Mapped": "Python does not know its parameters; write a function around it",
+    "rules.py:by_name": "state goes by its name only; leave out the",
     "rules.py:makes_nothing": "is no scheduler, it has no name",
     "rules.py:fifo": 'calls itself "fifo", which is another scheduler of alloc',
     "rules.py:Idle.nothing": r'has no "Idle\.nothing"',
@@ -350,6 +373,8 @@ BAD: dict[str, tuple[Any, str]] = {
     "less than none": (lambda state: {"dssm-0": -1}, 'gave job "dssm-0" -1 GPUs'),
     "text for GPUs": (lambda state: {"dssm-0": "all"}, "gave job \"dssm-0\" 'all' GPUs"),
     "not a number": (lambda state: {"dssm-0": float("nan")}, "nan GPUs"),
+    "more than numbers": (lambda state: {"dssm-0": 1e308}, r"1e\+308 GPUs"),
+    "an end": (lambda state: sys.exit(0), r"fails at 0 s, SystemExit: 0 \(test_own_rules\.py"),
     "a fault": (lambda state: 1 / 0, r"ZeroDivisionError: division by zero \(test_own_rules\.py"),
 }
 
@@ -360,6 +385,20 @@ def test_what_a_function_must_not_return_is_one_sentence(case: str) -> None:
     with pytest.raises(SimulationError, match=sentence) as raised:
         simulate(INSTANCE, function)
     assert "\n" not in str(raised.value)
+
+
+def test_a_reset_that_fails_is_told(folder: Path) -> None:
+    with pytest.raises(SimulationError, match=r"fails when it is reset, OSError: no disk \(rules"):
+        simulate(INSTANCE, "rules.py:Unresettable")
+    with pytest.raises(InstanceError, match=r"its reset fails, OSError: no disk \(rules"):
+        compare([INSTANCE], [make_scheduler("rules.py:Unresettable")])
+
+
+def test_parameters_that_have_no_name_outside_are_no_options() -> None:
+    def rule(state: ClusterState, sign: int = 1, /) -> Any:
+        return sorted(state.jobs, key=lambda job: sign * job.weight)
+
+    assert simulate(INSTANCE, rule).verified
 
 
 def test_a_class_that_returns_no_decision_is_told(folder: Path) -> None:
@@ -443,6 +482,40 @@ def test_two_of_one_file_that_call_themselves_alike_are_two(folder: Path) -> Non
     idle, other = Entry.of("rules.py:Idle"), Entry.of("rules.py:Other")
     assert idle.name == other.name
     assert idle.key_options != other.key_options
+
+
+def test_one_that_reads_another_file_is_known_by_what_it_read(folder: Path) -> None:
+    """A retrained agent behind the same few lines of code is another scheduler."""
+    own = "\nimport pathlib\n\nclass Reads(Idle):\n    def __init__(self):\n        self.w = pathlib.Path('w').read_text()\n"
+    own += "\nclass Locked(Idle):\n    def __init__(self):\n        self.f = lambda: 0\n"
+    (folder / "rules.py").write_text(RULES + own)
+    keys = []
+    for weights in ("1", "2", "1"):
+        (folder / "w").write_text(weights)
+        keys.append(Entry.of("rules.py:Reads").key_options)
+    assert keys[0] == keys[2] != keys[1]
+    assert Entry.of("rules.py:Locked").key_options  # one that cannot be sent is found by its place
+
+
+@pytest.mark.long
+def test_a_place_has_the_same_key_in_every_process(folder: Path) -> None:
+    code = (
+        "from alloc.comparison import Entry\n"
+        "print([Entry.of(f'./rules.py:{n}').key_options for n in ('shortest', 'Idle', 'ready')])"
+    )
+    said = [
+        subprocess.run(
+            [sys.executable, "-c", code],
+            env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": os.pathsep.join(sys.path)},
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in ("1", "2")
+    ]
+    assert said[0] == said[1]
+    assert "content" in said[0]
 
 
 def test_a_function_is_known_by_its_code_and_what_it_holds() -> None:
