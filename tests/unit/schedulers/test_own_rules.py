@@ -486,7 +486,8 @@ def test_two_of_one_file_that_call_themselves_alike_are_two(folder: Path) -> Non
 
 def test_one_that_reads_another_file_is_known_by_what_it_read(folder: Path) -> None:
     """A retrained agent behind the same few lines of code is another scheduler."""
-    own = "\nimport pathlib\n\nclass Reads(Idle):\n    def __init__(self):\n        self.w = pathlib.Path('w').read_text()\n"
+    own = "\nfrom pathlib import Path\n\nclass Reads(Idle):\n    def __init__(self):\n"
+    own += "        self.w = Path('w').read_text()\n"
     own += "\nclass Locked(Idle):\n    def __init__(self):\n        self.f = lambda: 0\n"
     (folder / "rules.py").write_text(RULES + own)
     keys = []
