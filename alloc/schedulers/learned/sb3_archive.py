@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import zipfile
+import zlib
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -133,14 +134,15 @@ def _algorithm_of(path: Path) -> str:
     try:
         with zipfile.ZipFile(path) as archive:
             data = json.loads(archive.read("data"))
-        module = data["policy_class"]["__module__"]
+        module = str(data["policy_class"]["__module__"])
     except FileNotFoundError:
         raise InstanceError(
             f"{path}: there is no such file; name the archive that the agent's save wrote."
         ) from None
     except OSError as error:
         raise InstanceError(f"{path}: cannot be read ({error.strerror}).") from None
-    except (zipfile.BadZipFile, KeyError, TypeError, ValueError):
+    except (zipfile.BadZipFile, zlib.error, KeyError, TypeError, ValueError, RuntimeError):
+        # RuntimeError: encrypted, packed as Python cannot, or nested too deep.
         raise InstanceError(
             f"{path}: is no agent that Stable-Baselines3 saved; name the archive that the agent's "
             "save wrote."

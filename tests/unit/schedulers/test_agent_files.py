@@ -317,6 +317,13 @@ def test_what_is_no_archive_is_said_without_opening_a_pickle(tmp_path: Path) -> 
     with pytest.raises(InstanceError, match="is no agent that Stable-Baselines3 saved"):
         make_scheduler(str(path))
     archive(path, "my.policies")
+    whole = path.read_bytes()
+    # Said to be encrypted, in both of its headers.
+    central = whole.index(b"PK\x01\x02")
+    path.write_bytes(whole[:6] + b"\x01" + whole[7 : central + 8] + b"\x01" + whole[central + 9 :])
+    with pytest.raises(InstanceError, match="is no agent that Stable-Baselines3 saved"):
+        make_scheduler(str(path))
+    path.write_bytes(whole)
     with pytest.raises(InstanceError, match=r"a policy of its own \(my\.policies\).*algorithm"):
         make_scheduler(str(path))
     with pytest.raises(InstanceError, match='algorithm is "MaskedPPO"; did you mean "MaskablePPO"'):
