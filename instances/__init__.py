@@ -9,6 +9,7 @@ from alloc.instances.catalogue import Manifest as Manifest
 from alloc.instances.catalogue import read_manifest as read_manifest
 from alloc.instances.catalogue import write_manifest as write_manifest
 from alloc.instances.generators import generate_elastic as generate_elastic
+from alloc.instances.generators import generate_gangs as generate_gangs
 from alloc.instances.stored import entry as entry
 from alloc.instances.stored import families as families
 from alloc.instances.stored import load as load

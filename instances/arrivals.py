@@ -8,7 +8,8 @@ and then a seed would no longer name the same instance.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from numbers import Integral
 
 import numpy as np
 
@@ -26,8 +27,17 @@ _LARGEST_MEAN = 500.0  # exp(-745) is 0
 _MAX_SLOTS = 1e6
 
 
+ArrivalProcess = Callable[[np.random.Generator], Iterable[int]]
+"""Gives the number of jobs that arrive in each slot, slot after slot; draws from the generator."""
+
+
 def draw_arrival_slots(
-    pattern: str, num_jobs: int, per_slot: float, rng: np.random.Generator, *, slots_per_day: float
+    pattern: str | ArrivalProcess,
+    num_jobs: int,
+    per_slot: float,
+    rng: np.random.Generator,
+    *,
+    slots_per_day: float,
 ) -> list[int]:
     """Return the slot in which each job arrives, in order.
 
@@ -38,11 +48,13 @@ def draw_arrival_slots(
         ``poisson``: independent Poisson numbers (DL2's "Poisson"). ``bursty``: Poisson with three
         quarters of the jobs in every sixth slot, starting with the first; our own spikes, in place
         of the 20-fold spike in the trace that DL2 used. ``diurnal``: Poisson whose mean follows a
-        daily sine wave, starting at its mean and rising.
+        daily sine wave, starting at its mean and rising. Or a process of your own, such as
+        `resampled`: a function from the random generator to the numbers of arrivals, slot by slot.
     num_jobs
         Jobs, 1 or more.
     per_slot
-        Mean number of arrivals in a slot, more than 0. Without meaning for ``start``.
+        Mean number of arrivals in a slot, more than 0. Without meaning for ``start`` and for a
+        process of your own.
     rng
         Source of randomness.
     slots_per_day
@@ -51,11 +63,14 @@ def draw_arrival_slots(
     Raises
     ------
     InstanceError
-        If the pattern is unknown or the rate is not positive.
+        If the pattern is unknown, the rate is not positive, or a process gives something else than
+        whole numbers or ends before all jobs have arrived.
     """
+    if callable(pattern):
+        return _slots_of(_counted(pattern, num_jobs, rng), num_jobs)
     if pattern not in PATTERNS:
         raise InstanceError(
-            f'unknown arrival pattern "{pattern}"{nearest(pattern, PATTERNS)} '
+            f'unknown arrival pattern "{pattern}"{nearest(str(pattern), PATTERNS)} '
             f"Known: {', '.join(PATTERNS)}."
         )
     if pattern == "start":
@@ -67,12 +82,103 @@ def draw_arrival_slots(
             f'arrival pattern "{pattern}": arrivals_per_slot is {per_slot:g}, so {num_jobs} jobs '
             "take more than a million slots to arrive; raise the rate."
         )
+    return _slots_of(_COUNTS[pattern](per_slot, rng, slots_per_day), num_jobs)
+
+
+def _slots_of(counts: Iterable[int], num_jobs: int) -> list[int]:
     slots: list[int] = []
-    for slot, count in enumerate(_COUNTS[pattern](per_slot, rng, slots_per_day)):
-        slots += [slot] * count
+    for slot, count in enumerate(counts):
+        slots += [slot] * min(count, num_jobs - len(slots))
         if len(slots) >= num_jobs:
             break
-    return slots[:num_jobs]
+    return slots
+
+
+def _counted(process: ArrivalProcess, num_jobs: int, rng: np.random.Generator) -> Iterator[int]:
+    """Yield the numbers that a process gives, each held to what it must be."""
+    name = getattr(process, "__name__", "the process")
+    arrived = 0
+    counts = process(rng)
+    if not isinstance(counts, Iterable):
+        raise InstanceError(
+            f"arrivals: {name} gives {counts!r}; it must give the number of jobs that arrive in "
+            "each slot, slot after slot."
+        )
+    for slot, count in enumerate(counts):
+        if isinstance(count, bool) or not isinstance(count, Integral) or count < 0:
+            raise InstanceError(
+                f"arrivals: {name} gives {count!r} for slot {slot}; it must give the number of "
+                "jobs that arrive in each slot, a whole number from 0."
+            )
+        if slot >= _MAX_SLOTS:
+            raise InstanceError(
+                f"arrivals: {name} takes more than a million slots for {num_jobs} jobs; let more "
+                "arrive."
+            )
+        arrived += int(count)
+        yield int(count)
+    if arrived < num_jobs:
+        raise InstanceError(
+            f"arrivals: {name} ends after {arrived} of {num_jobs} jobs; let it go on, or ask for "
+            "fewer jobs."
+        )
+
+
+def resampled(
+    arrival_s: Sequence[float], slot_s: float, *, block_s: float = DAY_S
+) -> ArrivalProcess:
+    """Return a process that repeats the arrivals of a trace in blocks drawn at random.
+
+    Within a block arrivals are as bursty as in the trace; where the next block begins is drawn. So
+    it gives streams of any length with the trace's mean rate.
+
+    Parameters
+    ----------
+    arrival_s
+        Times of the trace's arrivals, seconds, at least one.
+    slot_s
+        Length of a slot, seconds, more than 0.
+    block_s
+        Length of a block, seconds: at least a slot. At the end of the trace a block goes on from
+        its beginning.
+
+    Raises
+    ------
+    InstanceError
+        If there are no arrivals, one is not finite, or a length is out of range.
+
+    References
+    ----------
+    The circular block bootstrap: Politis and Romano, "A circular block-resampling procedure for
+    stationary data", in Exploring the Limits of Bootstrap, Wiley 1992.
+    """
+    where = "resampled arrivals"
+    require_positive(slot_s, where, "slot_s")
+    try:
+        times = np.asarray(arrival_s, dtype=float).ravel()
+    except (TypeError, ValueError):  # text in it, or rows of several lengths
+        times = np.empty(0)
+    if not times.size or not np.isfinite(times).all():
+        raise InstanceError(
+            f"{where}: a trace needs at least one arrival, and every time finite, in seconds."
+        )
+    if not slot_s <= block_s < math.inf:
+        raise InstanceError(
+            f"{where}: block_s is {block_s:g}; it must be at least a slot, {slot_s:g} s."
+        )
+    # Looked at as a float: no whole number holds all of them.
+    if not times.max() - times.min() < _MAX_SLOTS * slot_s:
+        raise InstanceError(f"{where}: the trace has more than a million slots; take longer ones.")
+    counts = np.bincount(((times - times.min()) // slot_s).astype(np.int64))
+    length = min(int(block_s // slot_s), len(counts))
+
+    def process(rng: np.random.Generator) -> Iterator[int]:
+        while True:
+            first = int(rng.random() * len(counts))
+            for k in range(length):
+                yield int(counts[(first + k) % len(counts)])
+
+    return process
 
 
 def poisson(mean: float, rng: np.random.Generator) -> int:

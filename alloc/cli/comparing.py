@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -25,7 +25,7 @@ from alloc.errors import InstanceError, UnsupportedFeatureError
 if TYPE_CHECKING:
     from alloc.comparison import CellEvent, Comparison, Entry
     from alloc.comparison.tables import By
-    from alloc.schedulers.state import Knowledge
+    from alloc.schedulers.state import Knowledge, Scheduler
 
 ALL = "all"
 
@@ -45,8 +45,9 @@ def compare_command(
         str,
         typer.Option(
             metavar="NAME,NAME...",
-            help="The policies to compare: names, policy files (.onnx), or all; with options in "
-            'parentheses, as in "drf(rules=dl2),optimus".',
+            help="The policies to compare: names, policies and agents (.onnx, .pt, .zip), classes "
+            "and functions of your own (./rule.py:MyRule or package.module:MyRule), or all; with "
+            'options in parentheses, as in "drf(rules=dl2),optimus".',
             autocompletion=completion.complete_scheduler_list,
         ),
     ] = ALL,
@@ -108,14 +109,17 @@ def compare_command(
         make_folder(report)
     cluster = read_cluster(topology, host_type)
     problems = [read_instance(reference, cluster) for reference in _expanded(instances)]
-    from alloc.comparison import compare
+    from alloc.comparison import Entry, compare
 
     names = scheduler_list(schedulers)
     require_errors_seen(knowledge, work_error, speed_error)
     if schedulers == ALL:
         names = _told_enough(names, knowledge)
-    elif seeds > 1 and not (work_error or speed_error):
-        _require_chance(names, seeds)
+    else:
+        # A misspelled name is refused before anything is said.
+        made = [Entry.of(name).build() for name in names]
+        if seeds > 1 and not (work_error or speed_error):
+            _require_chance(made, seeds)
     if not quiet:
         say(
             f"{_count(len(names), 'scheduler')} on {_count(len(problems), 'instance')} with "
@@ -187,7 +191,7 @@ def _told_enough(names: "list[str | Entry]", knowledge: str) -> "list[str | Entr
     return able
 
 
-def _require_chance(names: "list[str | Entry]", seeds: int) -> None:
+def _require_chance(made: "list[Scheduler]", seeds: int) -> None:
     """Refuse seeds that change nothing.
 
     Raises
@@ -195,9 +199,6 @@ def _require_chance(names: "list[str | Entry]", seeds: int) -> None:
     InstanceError
         If no scheduler draws and nothing is estimated.
     """
-    from alloc.comparison import Entry
-
-    made = [Entry.of(name).build() for name in names]
     if made and not any(getattr(scheduler, "draws", True) for scheduler in made):
         raise InstanceError(
             f"--seeds {seeds} changes nothing: none of these schedulers draws, and what they are "
@@ -276,15 +277,26 @@ def scheduler_list(names: str) -> "list[str | Entry]":
 
         return list(scheduler_names())
     found: list[str | Entry] = []
-    # A name, which may be a path with parentheses, or a name with options.
     for text in filter(None, map(str.strip, re.split(r",(?![^()]*\))", names))):
-        match = re.fullmatch(r"([^()]+)\(([^()]*)\)", text)
-        if match is None:
-            found.append(text)
-            continue
-        pairs = [pair.strip() for pair in match[2].split(",") if pair.strip()]
-        found.append(Entry(match[1].strip(), parse_settings(pairs, "--schedulers")))
+        name, options = name_and_options(text, "--schedulers")
+        found.append(Entry(name, options) if options else name)
     return found
+
+
+def name_and_options(text: str, option: str) -> tuple[str, dict[str, Any]]:
+    """Return the name of a scheduler, and its options where some stand in parentheses behind it.
+
+    Raises
+    ------
+    InstanceError
+        If an option is not KEY=VALUE.
+    """
+    # A name, which may be a path with parentheses, or a name with options.
+    match = re.fullmatch(r"([^()]+)\(([^()]*)\)", text)
+    if match is None:
+        return text, {}
+    pairs = [pair.strip() for pair in match[2].split(",") if pair.strip()]
+    return match[1].strip(), parse_settings(pairs, option)
 
 
 def _expanded(references: Iterable[str]) -> list[str]:

@@ -1,5 +1,6 @@
 """``alloc instances``: stored instances, generators, trace readers and the format."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -117,23 +118,44 @@ def _facts(problem: Instance) -> list[tuple[str, object]]:
 def generate_instance(
     name: Annotated[str, typer.Argument(help="Name of the new instance.", show_default=False)],
     jobs: Annotated[int, typer.Option(help="Number of jobs.", min=1)] = 10,
-    hosts: Annotated[int, typer.Option(help="Number of hosts, two GPUs each.", min=1)] = 6,
+    hosts: Annotated[
+        int,
+        typer.Option(
+            help="Number of hosts: of two GPUs for elastic jobs, of eight for gangs.", min=1
+        ),
+    ] = 6,
+    generator: Annotated[
+        str,
+        typer.Option(
+            metavar="elastic|gangs",
+            help="What is generated: elastic jobs with workers and parameter servers, in slots, or "
+            "rigid gangs in continuous time.",
+            autocompletion=lambda: ["elastic", "gangs"],
+        ),
+    ] = "elastic",
     seed: options.SeedOption = 0,
     option: OptionPairs = None,
     output: NewFile = None,
 ) -> None:
-    """Generate an instance of elastic training jobs with workers and parameter servers.
+    """Generate an instance of elastic training jobs, or of rigid gangs.
 
-    Every other parameter of alloc.instances.generate_elastic is set with --option, for example
-    --option arrivals_per_slot=2 --option weights=classes.
+    Every other parameter of alloc.instances.generate_elastic, or generate_gangs, is set with
+    --option, for example --option arrivals_per_slot=2 --option weights=classes.
     """
     import inspect
 
     from alloc.errors import InstanceError, nearest
-    from alloc.instances import generate_elastic
+    from alloc.instances import generate_elastic, generate_gangs
 
+    generators: dict[str, Callable[..., Instance]] = {
+        "elastic": generate_elastic,
+        "gangs": generate_gangs,
+    }
+    if generator not in generators:
+        raise InstanceError(f'--generator is "{generator}"; choose elastic or gangs.')
+    generate = generators[generator]
     given = parse_settings(option or [], "--option")
-    known = set(inspect.signature(generate_elastic).parameters) - {
+    known = set(inspect.signature(generate).parameters) - {
         "name",
         "num_jobs",
         "num_hosts",
@@ -146,7 +168,7 @@ def generate_instance(
                 f"Known: {', '.join(sorted(known))}."
             )
     require_writable(output)
-    made = generate_elastic(name, num_jobs=jobs, num_hosts=hosts, seed=seed, **given)
+    made = generate(name, num_jobs=jobs, num_hosts=hosts, seed=seed, **given)
     _deliver(made, output)
 
 

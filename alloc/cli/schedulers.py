@@ -63,8 +63,9 @@ def show_scheduler(
     name: Annotated[
         str,
         typer.Argument(
-            metavar="NAME|FILE",
-            help="A policy by name, or the path of a policy file (.onnx).",
+            metavar="NAME|PLACE",
+            help="A policy by name, one in a file (.onnx, .pt, .zip), or a class or function of "
+            "your own (./rule.py:MyRule or package.module:MyRule).",
             autocompletion=completion.complete_scheduler,
             show_default=False,
         ),

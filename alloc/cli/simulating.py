@@ -10,13 +10,14 @@ import typer
 
 from alloc.cli import completion, options
 from alloc.cli.clusters import read_cluster
-from alloc.cli.comparing import require_errors_seen
+from alloc.cli.comparing import name_and_options, require_errors_seen
 from alloc.cli.console import print_json, progress, require_writable, save, show
 from alloc.cli.door import say
 from alloc.cli.exit_code import ExitCode
 from alloc.cli.settings import parse_settings
 from alloc.cli.sources import read_instance
 from alloc.cli.topology import HostTypeOption, TopologyOption
+from alloc.errors import InstanceError
 
 if TYPE_CHECKING:
     from alloc.schedulers.state import Knowledge
@@ -28,7 +29,9 @@ def simulate_command(
     scheduler: Annotated[
         str,
         typer.Option(
-            help="A policy by name (`alloc schedulers list`), or a policy file (.onnx).",
+            help="A policy by name (`alloc schedulers list`), a policy or agent in a file (.onnx, "
+            ".pt, .zip), or a class or function of your own (./rule.py:MyRule or "
+            "package.module:MyRule); options may stand behind it, as in srtf(by=time).",
             autocompletion=completion.complete_scheduler,
             show_default=False,
         ),
@@ -69,7 +72,14 @@ def simulate_command(
     from alloc.schedulers import make_scheduler
     from alloc.simulation import simulate
 
-    policy = make_scheduler(scheduler, **parse_settings(option or [], "--option"))
+    name, written = name_and_options(scheduler, "--scheduler")
+    settings = parse_settings(option or [], "--option")
+    if twice := sorted(written.keys() & settings.keys()):
+        raise InstanceError(
+            f'"{twice[0]}" is set twice, behind the name of the scheduler and with --option; set '
+            "it once."
+        )
+    policy = make_scheduler(name, **written, **settings)
     with progress(f"simulating {scheduler}", quiet) as report:
         outcome = simulate(
             problem,

@@ -47,7 +47,7 @@ class Cell:
             kind="cell",
             fingerprint=self.instance.fingerprint,
             scheduler=self.entry.name,
-            options=dict(self.entry.options),
+            options=self.entry.key_options,
             seed=self.seed,
             knowledge=self.settings.knowledge,
             work_error=self.settings.work_error,

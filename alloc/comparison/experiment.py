@@ -73,7 +73,7 @@ Progress = Callable[[CellEvent], None]
 
 def compare(
     instances: Iterable[Instance],
-    schedulers: Iterable[str | Entry | Scheduler],
+    schedulers: Iterable[str | Entry | Scheduler | Callable[..., Any]],
     *,
     seeds: Iterable[int] = (0,),
     knowledge: Knowledge = "exact",
@@ -96,7 +96,9 @@ def compare(
     instances
         At least one, with different fingerprints.
     schedulers
-        At least one: registered names, entries with options, or ready schedulers.
+        At least one: registered names, places such as ``./rule.py:MyRule``, entries with options,
+        schedulers, classes of them made with their defaults, or plain functions of the state
+        (`alloc.schedulers.functions.RuleScheduler`).
     seeds
         At least one. A seed decides the estimation errors and the draws of policies.
     knowledge, work_error, speed_error
@@ -337,7 +339,9 @@ def _distinct_instances(instances: Iterable[Instance]) -> list[Instance]:
     return list(chosen.values())
 
 
-def _distinct_entries(schedulers: Iterable[str | Entry | Scheduler]) -> list[Entry]:
+def _distinct_entries(
+    schedulers: Iterable[str | Entry | Scheduler | Callable[..., Any]],
+) -> list[Entry]:
     entries: dict[str, Entry] = {}
     for value in schedulers:
         entry = Entry.of(value)

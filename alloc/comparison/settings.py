@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-import pickle
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
 from typing import Any, get_args
@@ -28,45 +28,63 @@ class Entry:
     Parameters
     ----------
     name
-        Name in the registry of schedulers, or of the given `scheduler`.
+        Name in the registry of schedulers or of the given `scheduler`, or a place such as
+        ``./rule.py:MyRule``.
     options
         Options handed to the registry; they must be plain JSON values.
     scheduler
-        A ready scheduler instead, for policies that are in no registry. Its attributes are part of
-        the key of its cells, so that a retrained policy is never mistaken for a stored one. Its
-        code is not: after a change there, give it another name or run without `resume`.
+        A ready scheduler instead, for policies that are in no registry. Its attributes and the file
+        of its class are part of the key of its cells, so that neither a retrained policy nor an
+        older code is mistaken for it. What that file imports is not: after a change there, give it
+        another name or run without `resume`.
+    place
+        Where each process finds the scheduler, if it is outside of the registry; `name` is then
+        what it calls itself.
+    content
+        A hash of what is at that place and of what the scheduler made there holds, part of the key
+        of its cells.
     """
 
     name: str
     options: Mapping[str, Any] = field(default_factory=dict)
     scheduler: Scheduler | None = None
+    place: str | None = None
+    content: str = ""
 
     @staticmethod
-    def of(value: str | Entry | Scheduler) -> Entry:
-        """Return the entry of a registered name or policy file, an entry, or a ready scheduler.
+    def of(value: str | Entry | Scheduler | Callable[..., Any]) -> Entry:
+        """Return the entry of a name, a place, a policy file, a scheduler, a class or a function.
 
         Raises
         ------
         InstanceError
-            If it is none of these.
+            If it is none of these, or misses what a scheduler must have.
         """
+        from alloc.schedulers.registry import is_learned, make_scheduler, scheduler_of, settled
+
         if isinstance(value, str):
             value = Entry(value)
         if isinstance(value, Entry):
-            from alloc.schedulers.registry import is_learned, make_scheduler
-
-            if value.scheduler is not None or not is_learned(value.name):
+            if value.scheduler is not None or value.place is not None:
+                return value
+            place, content = settled(value.name)
+            if content:
+                made = make_scheduler(place, **value.options)
+                # What it holds may come from another file, as the weights of an agent do.
+                with suppress(InstanceError):  # it need not be sent: each process makes its own
+                    content = f"{content} {_content(made)}"
+                return Entry(made.name, value.options, None, place, content)
+            if not is_learned(value.name):
                 return value
             # By its content: the file of that name may hold another policy tomorrow.
             value = make_scheduler(value.name, **value.options)
-        if callable(getattr(value, "decide", None)) and isinstance(
-            getattr(value, "name", None), str
-        ):
-            return Entry(value.name, {"content": _content(value)}, value)
-        raise InstanceError(
-            f"a comparison was given {value!r} as a scheduler; give a registered name, an Entry "
-            "or an object with name, decide and reset."
-        )
+        made = scheduler_of(value)
+        return Entry(made.name, {"content": _content(made)}, made)
+
+    @property
+    def key_options(self) -> dict[str, Any]:
+        """What the decisions depend on beside the name, for the key of stored results."""
+        return {**self.options, "content": self.content} if self.content else dict(self.options)
 
     @property
     def label(self) -> str:
@@ -85,7 +103,7 @@ class Entry:
             return self.scheduler
         from alloc.schedulers import make_scheduler
 
-        return make_scheduler(self.name, **self.options)
+        return make_scheduler(self.place or self.name, **self.options)
 
 
 @dataclass(frozen=True)
@@ -152,15 +170,26 @@ def _content(scheduler: Scheduler) -> str:
         return stated
     import joblib
 
-    scheduler.reset()
+    from alloc.schedulers.places import code_of, raised
+
     try:
-        return str(joblib.hash(scheduler))
-    except (pickle.PicklingError, TypeError, AttributeError) as error:
-        reason = str(error.args[0] if error.args else error)
+        scheduler.reset()
+    except (Exception, SystemExit) as error:
+        raise InstanceError(
+            f'scheduler "{scheduler.name}": its reset fails, {raised(error)}; mend it there.'
+        ) from error
+    try:
+        attributes = str(joblib.hash(scheduler))
+    except Exception as error:  # whatever the objects that it holds raise when they are pickled
+        reason = " ".join(str(error.args[0] if error.args else error).split())
         raise InstanceError(
             f'scheduler "{scheduler.name}" cannot be sent to another process ({reason}); define '
-            "its class at the top of a module and keep open files and functions out of it."
+            "its class at the top of a module and keep open files and functions out of it, or let "
+            "it state its content, a text that changes with its decisions."
         ) from None
+    if type(scheduler).__module__.startswith("alloc."):
+        return attributes
+    return f"{attributes} {code_of(type(scheduler))}"
 
 
 def alloc_version() -> str:

@@ -11,9 +11,9 @@ import sys
 import types
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, Union, cast, get_args, get_origin, get_type_hints
 
-from alloc.schedulers.registry import make_scheduler, scheduler_factory
+from alloc.schedulers.registry import is_learned, make_scheduler, scheduler_factory
 from alloc.schedulers.state import Knowledge, Scheduler
 
 
@@ -79,7 +79,8 @@ def describe_scheduler(name: str) -> SchedulerDescription:
     Parameters
     ----------
     name
-        A name of `scheduler_names`, or the path of a policy file.
+        A name of `scheduler_names`, the path of a policy file, or a place such as
+        ``./rule.py:MyRule``.
 
     Raises
     ------
@@ -87,19 +88,20 @@ def describe_scheduler(name: str) -> SchedulerDescription:
         If there is no such scheduler.
     """
     factory, made = scheduler_factory(name), make_scheduler(name)
-    sections = _sections(factory)
+    documented = _documented(factory)
+    sections = _sections(documented)
     meanings = dict[str, str]()
-    for documented in inspect.getmro(factory) if inspect.isclass(factory) else (factory,):
-        for option, meaning in _parameters(_sections(documented).get("Parameters", "")).items():
+    for each in inspect.getmro(documented) if inspect.isclass(documented) else (documented,):
+        for option, meaning in _parameters(_sections(each).get("Parameters", "")).items():
             meanings.setdefault(option, meaning)
     own_title = getattr(made, "title", None)
     title, _, text = sections.get("", "").partition("\n")
-    if isinstance(own_title, str):
+    if isinstance(own_title, str) and is_learned(name):
         # A learned policy speaks for itself; the docstring is that of its loader.
         title, text = own_title, f"The model card has the rest: `alloc policies show {name}`."
     return SchedulerDescription(
         name,
-        title or _first_line(made),
+        title or _first_line(factory, made) or "without a docstring",
         text.strip(),
         made.needs,
         made.information,
@@ -109,14 +111,22 @@ def describe_scheduler(name: str) -> SchedulerDescription:
     )
 
 
-def _first_line(made: Scheduler) -> str:
+def _first_line(factory: Callable[..., Scheduler], made: Scheduler) -> str:
+    if hasattr(factory, "documented"):  # that of a plain function, and not of what runs it
+        return ""
     return (inspect.getdoc(type(made)) or "").partition("\n")[0]
 
 
-def _sections(factory: Callable[..., Scheduler]) -> dict[str, str]:
+def _documented(factory: Callable[..., Scheduler]) -> Callable[..., Any]:
+    """Return the class or function whose docstring explains a scheduler."""
+    inner = getattr(factory, "documented", factory)
+    if inspect.isclass(inner) or inspect.isroutine(inner):
+        return cast(Callable[..., Any], inner)
+    return type(inner).__call__
+
+
+def _sections(documented: Callable[..., Any]) -> dict[str, str]:
     """Return the sections of a numpydoc docstring by heading, the text before them under ""."""
-    plain = inspect.isclass(factory) or inspect.isfunction(factory)
-    documented = factory if plain else type(factory).__call__
     text = inspect.cleandoc(documented.__doc__ or "").replace("``", "`")
     lines = text.split("\n")
     found: dict[str, list[str]] = {"": []}
@@ -154,16 +164,19 @@ def _options(
             meanings.get(name, ""),
         )
         for name, taken in inspect.signature(factory).parameters.items()
+        if taken.kind not in (taken.VAR_POSITIONAL, taken.VAR_KEYWORD)
     )
 
 
 def _hint(factory: Callable[..., Scheduler], taken: inspect.Parameter) -> Any:
     """Return the type of one parameter; the others may be known to type checkers only."""
-    owner = factory if inspect.isclass(factory) or inspect.isfunction(factory) else type(factory)
+    if taken.annotation is taken.empty:
+        return None if taken.default is taken.empty else type(taken.default)
     alone: Any = types.SimpleNamespace(__annotations__={taken.name: taken.annotation})
     try:
-        return get_type_hints(alone, vars(sys.modules[owner.__module__]))[taken.name]
-    except NameError:
+        known = vars(sys.modules[_documented(factory).__module__])
+        return get_type_hints(alone, known)[taken.name]
+    except Exception:  # names for type checkers only, and whatever else stands in others' code
         return None
 
 

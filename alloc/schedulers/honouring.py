@@ -55,7 +55,7 @@ def require_honoured(scheduler: Scheduler, instance: Instance) -> None:
 
 
 def _cure(rule: str) -> str:
-    from alloc.schedulers.registry import schedulers_with
+    from alloc.schedulers.builtin import schedulers_with
 
     able = schedulers_with(rule)
     return f"take one that does: {', '.join(able)}" if able else "leave it out of the instance"

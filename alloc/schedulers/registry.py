@@ -11,47 +11,20 @@ from typing import Any, cast
 
 from alloc.errors import InstanceError, nearest
 from alloc.plugins import announced
+from alloc.schedulers.agents import agent_factory, agent_of, content_of_file, is_agent_path
+from alloc.schedulers.builtin import SCHEDULERS as SCHEDULERS
+from alloc.schedulers.own import build, factory_of
+from alloc.schedulers.places import absolute_place, content_at, is_place, object_at
 from alloc.schedulers.shelf import (
     ShelvedPolicy,
     added_policies,
     is_policy_path,
-    shipped_entries,
     shipped_policies,
 )
 from alloc.schedulers.state import Scheduler
 
 ENTRY_POINTS = "alloc.schedulers"
 """Entry-point group in which other packages announce their policies."""
-
-SCHEDULERS: Mapping[str, str] = {
-    "fifo": "alloc.schedulers.fifo:Fifo",
-    "easy-backfill": "alloc.schedulers.backfilling:EasyBackfill",
-    "srtf": "alloc.schedulers.srtf:Srtf",
-    "srtf-dl2": "alloc.schedulers.srtf:SrtfDl2",
-    "las": "alloc.schedulers.las:Las",
-    "drf": "alloc.schedulers.drf:Drf",
-    "tetris": "alloc.schedulers.tetris:Tetris",
-    "optimus": "alloc.schedulers.optimus:Optimus",
-    "random-ps": "alloc.schedulers.random_ps:RandomPs",
-    "set-rule": "alloc.schedulers.learned.job_set_rule:SetRule",
-    "exact-progress": "alloc.schedulers.exact_round:exact_progress",
-    "exact-remaining-time": "alloc.schedulers.exact_round:exact_remaining_time",
-    "exact-goodput": "alloc.schedulers.exact_round:exact_goodput",
-    "first-fit": "alloc.schedulers.placement:FirstFit",
-    "best-fit": "alloc.schedulers.placement:BestFit",
-    "random-fit": "alloc.schedulers.placement:RandomFit",
-    "fgd": "alloc.schedulers.placement:Fgd",
-    "hived": "alloc.schedulers.placement:HivedCells",
-    "kai": "alloc.schedulers.placement:KaiBinPack",
-    "kueue-best-fit": "alloc.schedulers.placement:KueueBestFit",
-    "kueue-balanced": "alloc.schedulers.placement:KueueBalanced",
-    "repack": "alloc.schedulers.placement:Repacking",
-    "rollout": "alloc.schedulers.rollout:Rollout",
-    "rolling-horizon": "alloc.simulation.rolling_horizon:RollingHorizon",
-    # Learned, each a file in learned/policies.
-    **shipped_entries(),
-}
-"""The policies of alloc: name to ``module:attribute`` of what makes one."""
 
 
 def _announced() -> dict[str, str]:
@@ -78,20 +51,24 @@ def make_scheduler(name: str, **options: Any) -> Scheduler:
     Parameters
     ----------
     name
-        A name of `scheduler_names`, or the path of a policy file, which ends in ``.onnx``. A path
-        opens a file: hold names that strangers send against `scheduler_names` first.
+        A name of `scheduler_names`, the path of a policy or agent (`alloc.schedulers.agents`), or
+        where a class or function is: ``module:Name`` or ``./file.py:Name``. A path opens a file
+        and a place runs code: hold names that strangers send against `scheduler_names` first.
     **options
         The policy's own options.
 
     Raises
     ------
     InstanceError
-        If there is no such policy or it has no such option.
+        If there is no such policy or it has no such option, or what is at that place is none.
     """
     factory = scheduler_factory(name)
     taken = inspect.signature(factory).parameters
+    anything = any(parameter.kind is parameter.VAR_KEYWORD for parameter in taken.values())
     for option in options:
         if option not in taken:
+            if anything:
+                continue
             choices = f"it takes {', '.join(taken)}" if taken else "it takes none"
             raise InstanceError(
                 f'scheduler {name} has no option "{option}"{nearest(option, taken, ";")} {choices}.'
@@ -100,13 +77,61 @@ def make_scheduler(name: str, **options: Any) -> Scheduler:
             raise InstanceError(
                 f'scheduler {name}: {option} is "{options[option]}"; it must be {wanted}.'
             )
-    made = factory(**options)
-    if is_policy_path(name) and made.name in SCHEDULERS and made.name not in shipped_policies():
+    if name in SCHEDULERS:
+        return factory(**options)
+    made = build(factory, options, name)
+    if made.name in SCHEDULERS and is_outside(name):
+        cure = " in its model card" if is_policy_path(name) else ""
         raise InstanceError(
             f'{name}: calls itself "{made.name}", which is another scheduler of alloc; give it '
-            "another name in its model card."
+            f"another name{cure}."
         )
     return made
+
+
+def is_outside(name: str) -> bool:
+    """Return whether a name says where a scheduler is, and is none of the registry's."""
+    return is_agent_path(name) or (is_place(name) and name not in _announced())
+
+
+def settled(name: str) -> tuple[str, str]:
+    """Return a name as other processes find the scheduler, and a hash of what is there.
+
+    Of a name in the registry the hash is empty: its version is that of alloc or of its package.
+    """
+    if is_place(name) and name not in _announced():
+        return absolute_place(name), content_at(name)
+    if is_agent_path(name) and not is_policy_path(name):
+        return str(Path(name).absolute()), content_of_file(name)
+    return name, ""
+
+
+def scheduler_of(value: Any) -> Scheduler:
+    """Return the scheduler that a name, class, object or plain function stands for.
+
+    Parameters
+    ----------
+    value
+        A name as `make_scheduler` takes it; a scheduler; a class of schedulers, made with its
+        defaults; a function of the state (`RuleScheduler`); or a trained model of Stable-Baselines3
+        or module of PyTorch (`agent_of`).
+
+    Raises
+    ------
+    InstanceError
+        If it is none of these, or misses what a scheduler must have.
+    """
+    if isinstance(value, str):
+        return make_scheduler(value)
+    if (agent := agent_of(value)) is not None:
+        return agent
+    if not callable(value) and not hasattr(value, "decide"):
+        raise InstanceError(
+            f"alloc was given {value!r} as a scheduler; give a name, a function of the state, or a "
+            "class or object with name, needs, information, decide and reset."
+        )
+    where = getattr(value, "__name__", None) or type(value).__name__
+    return build(factory_of(value, where), {}, where)
 
 
 _PLAIN: Mapping[str, tuple[type, str]] = {
@@ -147,28 +172,22 @@ def scheduler_factory(name: str) -> Callable[..., Scheduler]:
     InstanceError
         If there is no such policy.
     """
-    if is_policy_path(name):
-        return ShelvedPolicy(Path(name))
+    if is_agent_path(name):
+        return agent_factory(name)
     known = {**_announced(), **SCHEDULERS}
     if name in known:
         module, _, attribute = known[name].partition(":")
-        return cast(Callable[..., Scheduler], getattr(import_module(module), attribute))
+        found = getattr(import_module(module), attribute)
+        if name in SCHEDULERS:
+            return cast(Callable[..., Scheduler], found)
+        return factory_of(found, name)
+    if is_place(name):
+        return factory_of(object_at(name), name)
     added = added_policies()
     if name in added:
         return ShelvedPolicy(added[name], name)
     names = scheduler_names()
     raise InstanceError(
-        f'unknown scheduler "{name}"{nearest(name, names, ".")} Known: {", ".join(names)}.'
+        f'unknown scheduler "{name}"{nearest(name, names, ".")} Known: {", ".join(names)}; one of '
+        "your own is named module:Name or ./file.py:Name."
     )
-
-
-def schedulers_with(feature: str) -> tuple[str, ...]:
-    """Return the names of alloc's policies that honour a rule, see `Scheduler`."""
-    able = []
-    for name, where in SCHEDULERS.items():
-        module, _, attribute = where.partition(":")
-        features = getattr(getattr(import_module(module), attribute), "features", ())
-        # Who knows all placement rules knows the required level too.
-        if feature in features or (feature == "required levels" and "placement rules" in features):
-            able.append(name)
-    return tuple(able)

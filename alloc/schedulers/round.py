@@ -188,6 +188,13 @@ class Round:
             pass
         return outcome
 
+    def give(self, view: JobView, c: int) -> Outcome:
+        """Give a job one configuration as a whole: on the hosts it has, else those of best fit."""
+        grant = self.grants[view.id] = Grant(view, gang_ladder(view))
+        if not self.allows(view, view.configurations[c].demand[0]):
+            return Outcome.TOP
+        return Outcome.GRANTED if self._place(grant, c) else Outcome.MISFIT
+
     def give_on(self, view: JobView, host: int) -> bool:
         """Give a job one more bundle on a given host; return whether it fits there.
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 
@@ -12,7 +13,10 @@ from alloc.errors import AllocError, InstanceError, SimulationError
 from alloc.problems.allocation.instance import Instance
 from alloc.problems.allocation.solution import Schedule
 from alloc.progress import completions
+from alloc.schedulers import scheduler_of
+from alloc.schedulers.functions import RuleScheduler
 from alloc.schedulers.honouring import require_honoured
+from alloc.schedulers.places import raised
 from alloc.schedulers.state import ClusterState, Decision, JobView, Knowledge, Scheduler
 from alloc.simulation.continuous import EventClock
 from alloc.simulation.engine import Engine, Progress
@@ -198,7 +202,7 @@ class Simulation:
 
 def simulate(
     instance: Instance,
-    scheduler: Scheduler,
+    scheduler: str | Scheduler | Callable[..., Any],
     *,
     knowledge: Knowledge = "exact",
     work_error: float = 0.0,
@@ -226,7 +230,8 @@ def simulate(
     instance
         The truth.
     scheduler
-        The policy; it is reset first.
+        The policy, which is reset first: a name, a scheduler, a class of schedulers, or a plain
+        function of the state (`alloc.schedulers.scheduler_of`).
     knowledge
         What it is told of work: ``exact``, ``estimate`` (with the errors below) or ``none``.
     work_error
@@ -264,13 +269,14 @@ def simulate(
         If the scheduler needs to know more of the work than it is told, or does not look at rules
         that the instance has (`alloc.schedulers.honouring`).
     InstanceError
-        If an option is out of range.
+        If an option is out of range, or the scheduler is none or misses a member.
     KeyboardInterrupt
         On Ctrl-C, unless it is to be kept.
     """
+    policy = scheduler_of(scheduler)
     simulation = Simulation(
         instance,
-        decider=scheduler.name,
+        decider=policy.name,
         knowledge=knowledge,
         work_error=work_error,
         speed_error=speed_error,
@@ -279,17 +285,41 @@ def simulate(
         max_time_s=max_time_s,
         progress=progress,
     )
-    require_knowledge(scheduler, knowledge)
-    require_honoured(scheduler, instance)
-    scheduler.reset()
+    require_knowledge(policy, knowledge)
+    require_honoured(policy, instance)
+    _asked(policy, "when it is reset", policy.reset)
     try:
         while (state := simulation.next_decision()) is not None:
-            simulation.apply(scheduler.decide(state))
+            simulation.apply(_decision(policy, state))
     except KeyboardInterrupt:
         if not keep_interrupted:
             raise
         return _until_now(simulation, check)
     return simulation.result(check=check)
+
+
+def _asked(policy: Scheduler, when: str, ask: Callable[[], object]) -> object:
+    """Return what a policy answers; what anybody's own code raises is said with its line."""
+    try:
+        return ask()
+    except AllocError:
+        raise
+    except (Exception, SystemExit) as error:  # a rule that ends Python would end alloc unsaid
+        if type(policy).__module__.startswith("alloc.") and not isinstance(policy, RuleScheduler):
+            raise  # a bug of alloc's own
+        raise SimulationError(
+            f"scheduler {policy.name} fails {when}, {raised(error)}; mend it there."
+        ) from error
+
+
+def _decision(policy: Scheduler, state: ClusterState) -> Decision:
+    decision = _asked(policy, f"at {state.now_s:g} s", lambda: policy.decide(state))
+    if not isinstance(decision, Decision):
+        raise SimulationError(
+            f"scheduler {policy.name} returned {type(decision).__name__} at {state.now_s:g} s; "
+            "decide must return a Decision."
+        )
+    return decision
 
 
 def _until_now(simulation: Simulation, check: bool) -> SimulationResult:

@@ -23,6 +23,10 @@ import pytest
 
 NEEDS = {
     "torch": ("PyTorch with onnxscript", "run `make install-learn`"),
+    "sb3": (
+        "Stable-Baselines3 with sb3-contrib",
+        "run `pip install --no-deps stable-baselines3 sb3-contrib` after `make install-learn`",
+    ),
     "postgres": ("PostgreSQL", "install the package postgresql"),
     "browser": ("Chromium", "install the packages chromium and chromium-driver"),
 }
@@ -94,6 +98,7 @@ def chromium_programs() -> tuple[str, str] | None:
 
 _FIND = {
     "torch": lambda: find_spec("torch") and find_spec("onnxscript"),
+    "sb3": lambda: find_spec("stable_baselines3") and find_spec("sb3_contrib"),
     "postgres": postgres_programs,
     "browser": chromium_programs,
 }

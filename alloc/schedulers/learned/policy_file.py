@@ -150,7 +150,7 @@ def read_policy(path: str | PathLike[str], *, max_bytes: int = MAX_BYTES) -> Pol
         If there is no such file, it is larger, or it breaks a rule of policy files.
     """
     source = Path(path)
-    return parse_policy(_read(source, max_bytes), source)
+    return parse_policy(read_whole(source, max_bytes), source)
 
 
 def parse_policy(data: bytes, path: Path) -> PolicyFile:
@@ -158,7 +158,7 @@ def parse_policy(data: bytes, path: Path) -> PolicyFile:
     from alloc.schedulers.learned.onnx_rules import check_model
 
     where = str(path)
-    model = _parse_model(data, where)
+    model = parse_model(data, where)
     document = _parse_document(model, where)
     _require_true_spec(document.spec, where)
     opset = check_model(model, document.spec, where)
@@ -170,7 +170,8 @@ def parse_policy(data: bytes, path: Path) -> PolicyFile:
     return PolicyFile(path, document, hashlib.sha256(data).hexdigest(), data)
 
 
-def _read(path: Path, max_bytes: int) -> bytes:
+def read_whole(path: Path, max_bytes: int = MAX_BYTES) -> bytes:
+    """Return the bytes of a file of at most that many; what is wrong with it is one sentence."""
     try:
         # The size is looked at first: nothing of a file that is too large is read.
         status = path.stat()
@@ -203,7 +204,8 @@ def _too_large(path: Path, size: int, max_bytes: int) -> InstanceError:
     )
 
 
-def _parse_model(data: bytes, where: str) -> ModelProto:
+def parse_model(data: bytes, where: str) -> ModelProto:
+    """Return the ONNX model in the bytes of a file; nothing of it is looked at yet."""
     import onnx
     from google.protobuf.message import DecodeError
 

@@ -240,3 +240,17 @@ def test_a_problem_without_a_cluster_of_its_own_takes_no_topology(run, own, tmp_
         done = run("solve", problem, *own[1])
         assert done.exit_code == 2
         assert "--topology gives the cluster of an instance; leave it out" in done.stderr
+
+
+def test_gangs_are_generated_too(run, tmp_path):
+    path = tmp_path / "gangs.json"
+    mix = ("-O", 'gpus={"1": 3, "8": 1}', "-O", "run_s=[[0, 60], [1, 600]]")
+    done = run("instances", "generate", "g", "--generator", "gangs", "--jobs", 9, *mix, "-o", path)
+    assert done.exit_code == 0, done.stderr
+    made = Instance.load(path)
+    assert {job.configurations[0].demand[0] for job in made.jobs} <= {1000, 8000}
+    assert {job.elasticity for job in made.jobs} == {"rigid"}
+    done = run("instances", "generate", "g", "--generator", "gang")
+    assert (done.exit_code, "choose elastic or gangs" in done.stderr) == (2, True)
+    done = run("instances", "generate", "g", "--generator", "gangs", "-O", "max_ps=3")
+    assert 'no parameter "max_ps"' in done.stderr

@@ -182,7 +182,7 @@ def test_a_broken_scheduler_takes_nobody_down(queue: Instance, other: Instance, 
     comparison = compare([queue, other], [broken, "fifo"], seeds=(0, 1), time_limit_s=LIMIT_S)
     assert len(comparison.rows) == 2 + 8
     assert [row.scheduler for row in comparison.failures] == ["broken"] * 4
-    assert "KeyError: 'no such key' (in decide, line" in comparison.failures[0].error
+    assert "KeyError: 'no such key' (conftest.py, line" in comparison.failures[0].error
     assert comparison.failures[0].gap is None
     with pytest.raises(InstanceError, match=r'"broken" left no schedule on instance "queue-01"'):
         comparison.schedule("queue-01", "broken")

@@ -65,7 +65,8 @@ def test_markdown_has_the_gap_and_what_each_was_given(comparison: Comparison):
 def test_failures_are_in_the_table_and_under_it(comparison: Comparison):
     text = to_markdown(gap_tables(comparison)[0])
     assert "| broken (2 of 2 failed) | – |" in text
-    assert "Failed: broken on queue-01 (2 times): KeyError" in text
+    assert "Failed: broken on queue-01 (2 times): SimulationError: scheduler broken fails" in text
+    assert "KeyError: 'no such key' (conftest.py, line" in text
 
 
 def test_terms_and_proof_are_under_the_table(comparison: Comparison):

@@ -1,9 +1,12 @@
 """Arrivals follow the pattern that the instance claims."""
 
+import itertools
 from collections import Counter
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from alloc.errors import InstanceError
 from alloc.instances.arrivals import (
@@ -12,6 +15,7 @@ from alloc.instances.arrivals import (
     PATTERNS,
     draw_arrival_slots,
     poisson,
+    resampled,
 )
 
 
@@ -107,3 +111,86 @@ def test_rates_that_never_end_are_refused(per_slot, message):
     """A rate of almost 0 would loop for ever."""
     with pytest.raises(InstanceError, match=message):
         draw("uniform", 3, per_slot)
+
+
+# Processes of one's own.
+
+
+def every_third(rng):
+    """Two jobs in every third slot."""
+    while True:
+        yield from (2, 0, 0)
+
+
+def test_a_function_of_ones_own_says_when_jobs_arrive():
+    assert draw(every_third, 5, 1.0) == [0, 0, 3, 3, 6]
+
+
+def test_a_process_of_ones_own_draws_from_the_seed():
+    def some(rng):
+        while True:
+            yield int(rng.random() * 4)
+
+    assert draw(some, 30, 1.0, seed=1) == draw(some, 30, 1.0, seed=1)
+    assert draw(some, 30, 1.0, seed=1) != draw(some, 30, 1.0, seed=2)
+
+
+@pytest.mark.parametrize(
+    ("process", "sentence"),
+    [
+        (lambda rng: 3, "gives 3; it must give the number of jobs"),
+        (lambda rng: [1, 2], "ends after 3 of 9 jobs; let it go on"),
+        (lambda rng: [1, -1], "gives -1 for slot 1; it must give the number of jobs"),
+        (lambda rng: [0.5] * 99, "gives 0.5 for slot 0"),
+        (lambda rng: [True] * 99, "gives True for slot 0"),
+        (lambda rng: itertools.repeat(0), "takes more than a million slots for 9 jobs"),
+    ],
+)
+def test_a_process_that_gives_something_else_is_refused(process, sentence):
+    with pytest.raises(InstanceError, match=sentence):
+        draw(process, 9, 1.0)
+
+
+def test_a_resampled_trace_keeps_its_rate_and_its_bursts():
+    """A trace of five jobs at once every ten slots."""
+    trace = [600.0 * k for k in range(40) for _ in range(5)]
+    counts = Counter(draw(resampled(trace, 60.0, block_s=600.0), 1000, 1.0))
+    assert set(counts.values()) == {5}
+    # 200 jobs in the 391 slots of the trace.
+    assert max(counts) == pytest.approx(1000 * 391 / 200, rel=0.02)
+
+
+@given(
+    st.lists(st.floats(0, 1e6), min_size=1, max_size=40),
+    st.floats(100, 1e4),
+    st.floats(1, 50),
+    st.integers(0, 9),
+)
+def test_a_resampled_trace_has_the_counts_of_the_trace(times, slot_s, blocks, seed):
+    """Whatever the trace: no count that it does not have, in blocks that follow one another."""
+    process = resampled(times, slot_s, block_s=blocks * slot_s)
+    slots = [int((t - min(times)) // slot_s) for t in times]
+    trace = [slots.count(k) for k in range(max(slots) + 1)]
+    length = min(int(blocks * slot_s // slot_s), len(trace))
+    drawn = list(itertools.islice(process(np.random.default_rng(seed)), 3 * length))
+    twice = trace + trace
+    for k in range(0, len(drawn), length):
+        block = drawn[k : k + length]
+        assert any(twice[f : f + length] == block for f in range(len(trace)))
+
+
+@pytest.mark.parametrize(
+    ("times", "slot_s", "block_s", "sentence"),
+    [
+        ([], 60, 600, "needs at least one arrival"),
+        ([float("nan")], 60, 600, "every time finite"),
+        ([0.0], 0, 600, "slot_s"),
+        ([0.0], 60, 30, "block_s is 30; it must be at least a slot, 60 s"),
+        (["noon"], 60, 600, "every time finite, in seconds"),
+        ([0.0, 1e12], 60, 600, "more than a million slots"),
+        ([0.0, 1e300], 1e-10, 600, "more than a million slots"),
+    ],
+)
+def test_a_trace_that_cannot_be_resampled_is_refused(times, slot_s, block_s, sentence):
+    with pytest.raises(InstanceError, match=sentence):
+        resampled(times, slot_s, block_s=block_s)

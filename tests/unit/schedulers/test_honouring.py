@@ -12,9 +12,9 @@ from alloc.packing import HostPool
 from alloc.problems.allocation.instance import Affinity, Instance, Moves, Tenant
 from alloc.problems.allocation.solution import Assignment, TaskPlacement
 from alloc.schedulers import make_scheduler, scheduler_names
+from alloc.schedulers.builtin import schedulers_with
 from alloc.schedulers.honouring import REQUIRED_LEVELS, rules_asked
 from alloc.schedulers.learned import read_policy
-from alloc.schedulers.registry import schedulers_with
 from alloc.schedulers.shelf import policy_path, shipped_policies
 from alloc.schedulers.state import ClusterState, Decision
 from alloc.simulation import simulate

@@ -1,8 +1,4 @@
-"""Anybody's agent as a scheduler: any object that predicts actions, Stable-Baselines3's included.
-
-The agent stays a Python object that its owner has loaded. alloc opens no archives of other
-libraries: they hold pickles, and a pickle runs code.
-"""
+"""Anybody's agent as a scheduler: any object that predicts actions, as Stable-Baselines3's do."""
 
 from __future__ import annotations
 
@@ -18,6 +14,8 @@ import numpy.typing as npt
 from alloc.errors import InstanceError, SimulationError, UnsupportedFeatureError
 from alloc.schedulers.learned.feature_spec import FeatureSpec, KindParameters
 from alloc.schedulers.learned.kinds import Decider, StepwiseKind, parameters_of, policy_kind
+from alloc.schedulers.learned.module_content import content_of_module
+from alloc.schedulers.places import raised
 from alloc.schedulers.state import ClusterState, Decision, Knowledge
 
 
@@ -87,9 +85,18 @@ class AgentScheduler:
         self.needs: Knowledge = kind.needs
         self.information = information or f"what its agent is shown ({spec.kind})"
         self.features = kind.features
+        self.draws = not deterministic
         self._spec = spec
-        self._act = _Act(agent, name, deterministic)
+        self._act = _Act(_actor_of(agent), name, deterministic)
         self._decider: Decider | None = None
+
+    @property
+    def content(self) -> str | None:
+        """What its decisions depend on, for the key of stored results; None if no module does."""
+        actor = self._act.agent
+        if not _is_module(actor):
+            return None
+        return f"{self._spec.model_dump_json()} {self.draws} {content_of_module(cast(Any, actor))}"
 
     def __getstate__(self) -> dict[str, Any]:
         """Return all but what it remembers of a simulation."""
@@ -113,11 +120,27 @@ agent_scheduler = AgentScheduler
 """The same class under the name that reads better in a call."""
 
 
+def _actor_of(agent: Agent) -> Agent:
+    """Return what decides of an agent: its policy alone, without the environment it learned in.
+
+    Only where predicting is Stable-Baselines3's own: another may look at something else, too.
+    """
+    room = getattr(getattr(agent.predict, "__func__", None), "__module__", None) or ""
+    policy = getattr(agent, "policy", None)
+    own = not room.startswith(("stable_baselines3.", "sb3_contrib."))
+    return agent if own or not _is_module(policy) else cast(Agent, policy)
+
+
+def _is_module(value: object) -> bool:
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(value, torch.nn.Module)
+
+
 class _Act:
     """Asks an agent for an action."""
 
     def __init__(self, agent: Agent, name: str, deterministic: bool) -> None:
-        self._agent = agent
+        self.agent = agent
         self._name = name
         self._deterministic = deterministic
         taken = inspect.signature(agent.predict).parameters
@@ -142,7 +165,12 @@ class _Act:
         given = {"action_masks": mask, "deterministic": self._deterministic, "state": self._state}
         options = {name: value for name, value in given.items() if name in self._options}
         with _seeded(None if self._deterministic else rng):
-            answer = cast(Any, self._agent).predict(observation, **options)
+            try:
+                answer = cast(Any, self.agent).predict(observation, **options)
+            except Exception as error:  # whatever somebody's agent raises
+                raise SimulationError(
+                    f'agent "{self._name}": fails, {raised(error)}; mend it there.'
+                ) from error
         action = answer
         if isinstance(answer, tuple):
             action, self._state = answer[0], (answer[1] if len(answer) > 1 else None)
