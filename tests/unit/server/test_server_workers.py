@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+import subprocess
 from typing import Any
 
 import pytest
@@ -46,12 +47,12 @@ def test_a_process_that_does_not_start_leaves_no_socket_open(settings, monkeypat
         pairs.append(real())
         return pairs[-1]
 
-    def fails(process):
+    def fails(*_given, **_options):
         raise OSError("no more processes")
 
     monkeypatch.setattr(socket, "socketpair", kept)
-    monkeypatch.setattr("multiprocessing.process.BaseProcess.start", fails)
-    monkeypatch.setattr("alloc.server.process.forkserver.ensure_running", lambda: None)
+    monkeypatch.setattr("alloc.server.worker_parent._parents", {})
+    monkeypatch.setattr(subprocess, "Popen", fails)
     with pytest.raises(OSError, match="no more processes"):
         Worker(settings)
-    assert [[end.fileno() for end in pair] for pair in pairs] == [[-1, -1]]
+    assert [[end.fileno() for end in pair] for pair in pairs] == [[-1, -1]] * 2
