@@ -18,7 +18,7 @@ from alloc.errors import (
     InstanceError,
     UnsupportedFeatureError,
 )
-from alloc.processes import end_with_parent, limit_memory
+from alloc.processes import limit_memory
 from alloc.server.bodies import read_request
 from alloc.server.frames import Failure, Tag, pack, pack_job, receive_job
 from alloc.server.operations import Limits, Operation, operations
@@ -39,7 +39,6 @@ def main(channel: socket.socket) -> None:
     channel
         Socket to the server, which first sends how to start (see `how_to_start`), then jobs.
     """
-    end_with_parent(channel.fileno())
     # Only the server decides when its workers end.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)

@@ -21,7 +21,7 @@ from importlib import import_module
 from multiprocessing import connection
 from typing import NoReturn
 
-from alloc.processes import python_call
+from alloc.processes import end_with_parent, python_call
 from alloc.server import worker
 
 # One thread each: what a solver may use is decided by the request, not by the BLAS below it.
@@ -160,19 +160,20 @@ def _fork(
             report.close()
             return
         if pid == 0:
-            _run(channel, (control, report, ended, *workers))
+            _run(channel, held, (control, report, ended, *workers))
     # Only from here can it be killed; one that has died already has no group.
     with contextlib.suppress(OSError):
         os.setpgid(pid, pid)
     workers[ended] = workers[report] = pid, report
 
 
-def _run(channel: socket.socket, others: Iterable[socket.socket]) -> NoReturn:
+def _run(channel: socket.socket, held: socket.socket, others: Iterable[socket.socket]) -> NoReturn:
     """Run a worker in this process, and end it; what is its parent's alone is closed first."""
     code = 1
     try:
         for other in others:
             other.close()
+        end_with_parent(held.fileno())
         worker.main(channel)
         code = 0
     except BaseException:
