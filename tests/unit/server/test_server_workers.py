@@ -5,13 +5,11 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 import time
 from typing import Any
 
 import pytest
 from server_harness import (
-    TESTS,
     act,
     files_of,
     parent_of,
@@ -42,16 +40,6 @@ def describe(request, tell, limits):
     }
 
 OPERATIONS = [Operation("describe", "Say.", Request, f"{__name__}:describe", "What it is.")]
-"""
-SCRIPT = """
-import sys
-from server_harness import Running, act
-from alloc.server import Settings
-
-print("here", flush=True)
-settings = Settings(database=sys.argv[1], workers=2, operations=("server_operations",))
-with Running(settings.replace(preload=False)) as running:
-    print(act(running.client, wait=30).status_code)
 """
 
 
@@ -207,19 +195,3 @@ def test_a_worker_is_where_its_server_is(open_client, settings, tmp_path, monkey
         "threads": os.environ.get("OMP_NUM_THREADS", "1"),
         "one_process": True,
     }
-
-
-@pytest.mark.long
-def test_a_script_that_opens_a_server_is_run_once(tmp_path):
-    """Not again in each worker, which would open a server of its own in turn."""
-    script = tmp_path / "script.py"
-    script.write_text(SCRIPT)
-    ran = subprocess.run(
-        [sys.executable, script, tmp_path / "jobs.sqlite"],
-        env={**os.environ, "PYTHONPATH": str(TESTS)},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=True,
-    )
-    assert ran.stdout.split() == ["here", "200"]
