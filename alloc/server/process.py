@@ -87,7 +87,17 @@ class Worker:
         return pages * resource.getpagesize() / 2**20
 
     async def run(self, operation: str, body: bytes, tell: Callable[[str], None]) -> Ended:
-        """Run a job to its end; a worker that dies or is killed ends it too."""
+        """Run a job to its end; a worker that dies or is killed ends it too.
+
+        Parameters
+        ----------
+        operation
+            Name of the operation.
+        body
+            The body of the request, as it came.
+        tell
+            Takes lines of progress.
+        """
         loop = asyncio.get_running_loop()
         timer = loop.call_later(self._limits.job_limit_s, self.kill, "time")
         writer = self._writer

@@ -80,7 +80,19 @@ def how_to_start(settings: Settings) -> bytes:
 def run_job(
     operation: Operation, body: bytes, limits: Limits, channel: socket.socket
 ) -> tuple[Tag, bytes]:
-    """Run a job; return its last frame. Whatever goes wrong is its failure, not the worker's."""
+    """Run a job; return its last frame. Whatever goes wrong is its failure, not the worker's.
+
+    Parameters
+    ----------
+    operation
+        What is asked for.
+    body
+        The body of the request, as it came.
+    limits
+        What the job may use.
+    channel
+        Socket to the server, for lines of progress and the time limit that the request asks for.
+    """
     # Of a job that is done in a moment nobody wants to hear how far it is.
     said = time.monotonic() - _PAUSE_S + _MOMENT_S
 
