@@ -51,7 +51,7 @@ def reaches(source: str) -> Iterator[str]:
             case _:
                 wrong = False
         if wrong:
-            yield f"line {node.lineno}: {ast.unparse(node)}"
+            yield ast.unparse(node)
 
 
 @pytest.mark.parametrize("folder", ["alloc", "models", "instances"])
