@@ -1,4 +1,4 @@
-"""Child processes: they end with their parent, keep to a limit of memory, and die in words."""
+"""Child processes: how they start, end with their parent, keep to a memory limit, and die."""
 
 from __future__ import annotations
 

@@ -262,7 +262,7 @@ class Client:
         Parameters
         ----------
         operation
-            Its name, such as ``"size-inference"``; ``/docs`` at the server lists them.
+            Its name, such as ``"size-inference"``; ``/v1/openapi.json`` at the server lists them.
         body
             The document that it takes.
         label
