@@ -1,4 +1,4 @@
-"""Child processes: how they start, end with their parent, keep to a memory limit, and die."""
+"""Child processes: how they start, end with their parent, keep to a limit of memory, and die."""
 
 from __future__ import annotations
 
