@@ -17,7 +17,7 @@ _LOOK_S = 0.02
 """Between two looks at the memory, seconds: a core fills some 50 MiB in this time."""
 
 
-def python_call(function: str, *arguments: object) -> list[str]:
+def python_command(function: str, *arguments: object) -> list[str]:
     """Return the command of a fresh Python that imports what this one can, and calls a function.
 
     Parameters

@@ -21,7 +21,7 @@ from importlib import import_module
 from multiprocessing import connection
 from typing import NoReturn
 
-from alloc.processes import end_with_parent, python_call
+from alloc.processes import end_with_parent, python_command
 from alloc.server import worker
 
 # One thread each: what a solver may use is decided by the request, not by the BLAS below it.
@@ -49,7 +49,10 @@ def start_worker(channel: socket.socket, preload: bool) -> socket.socket:
     """
     with _starting:
         parent = _parents.get(preload)
-        if parent is None or not parent.is_alive:
+        if parent is not None and not parent.is_alive:
+            parent.end()
+            parent = None
+        if parent is None:
             parent = _parents[preload] = _Parent(preload)
     with socket_pair() as (report, theirs):
         socket.send_fds(parent.control, [b"+"], [channel.fileno(), theirs.fileno()])
@@ -75,22 +78,19 @@ class _Parent:
     def __init__(self, preload: bool) -> None:
         with socket_pair() as (self.control, theirs):
             self._process = subprocess.Popen(
-                python_call("alloc.server.worker_parent:main", theirs.fileno(), preload),
+                python_command("alloc.server.worker_parent:main", theirs.fileno(), preload),
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 env=_ONE_THREAD | os.environ,
                 # Ctrl-C in a terminal is for the server, which decides what becomes of its workers.
                 start_new_session=True,
             )
-        atexit.register(self._end)
 
     @property
     def is_alive(self) -> bool:
-        if self._process.poll() is not None:
-            self._end()
-        return self._process.returncode is None
+        return self._process.poll() is None
 
-    def _end(self) -> None:
+    def end(self) -> None:
         self.control.close()
         self._process.terminate()
         self._process.wait()
@@ -99,6 +99,12 @@ class _Parent:
 _parents: dict[bool, _Parent] = {}
 """By whether they preload; all servers of a program share them."""
 _starting = threading.Lock()
+
+
+@atexit.register
+def _end_parents() -> None:
+    for parent in _parents.values():
+        parent.end()
 
 
 def main(descriptor: int, preload: bool) -> None:
@@ -127,8 +133,7 @@ def main(descriptor: int, preload: bool) -> None:
                 asked, ends, _, _ = socket.recv_fds(control, 1, 2)
                 if not asked:
                     return
-                channel, report = (socket.socket(fileno=end) for end in ends)
-                _fork(channel, report, control, workers)
+                _fork(ends, control, workers)
                 continue
             assert isinstance(ready, socket.socket)
             pid, report = workers.pop(ready)
@@ -145,23 +150,28 @@ def main(descriptor: int, preload: bool) -> None:
 
 
 def _fork(
-    channel: socket.socket,
-    report: socket.socket,
+    ends: Iterable[int],
     control: socket.socket,
     workers: dict[socket.socket, tuple[int, socket.socket]],
 ) -> None:
-    """Fork a worker and add it; where no process can be forked, close its sockets."""
-    ended, held = socket.socketpair()
-    with channel, held:
-        try:
+    """Fork a worker and add it; where that cannot be done, close its sockets."""
+    sockets = [socket.socket(fileno=end) for end in ends]
+    for end in sockets:
+        # What a job starts must not hold it open.
+        end.set_inheritable(False)
+    try:
+        # Fewer have come if this process has too many files open.
+        channel, report = sockets
+        with socket_pair() as (ended, held):
             pid = os.fork()
-        except OSError:
-            ended.close()
-            report.close()
-            return
-        if pid == 0:
-            _run(channel, held, (control, report, ended, *workers))
-    # Only from here can it be killed; one that has died already has no group.
+            if pid == 0:
+                _run(channel, held, (control, report, ended, *workers))
+    except (OSError, ValueError):
+        for end in sockets:
+            end.close()
+        return
+    channel.close()
+    # Here too: it may have to be killed before it has run. One that has died has no group.
     with contextlib.suppress(OSError):
         os.setpgid(pid, pid)
     workers[ended] = workers[report] = pid, report
@@ -171,6 +181,8 @@ def _run(channel: socket.socket, held: socket.socket, others: Iterable[socket.so
     """Run a worker in this process, and end it; what is its parent's alone is closed first."""
     code = 1
     try:
+        # Here too: what it starts must be of its group.
+        os.setpgid(0, 0)
         for other in others:
             other.close()
         end_with_parent(held.fileno())
