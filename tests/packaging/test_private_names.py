@@ -54,7 +54,9 @@ def reaches(source: str) -> Iterator[str]:
             yield ast.unparse(node)
 
 
-@pytest.mark.parametrize("folder", ["alloc", "models", "instances"])
+@pytest.mark.parametrize(
+    "folder", [pytest.param("alloc", marks=pytest.mark.long), "models", "instances"]
+)
 def test_nothing_reaches_into_a_module(folder):
     found = {
         path.relative_to(ROOT).as_posix(): places
