@@ -118,6 +118,8 @@ def main(descriptor: int, preload: bool) -> None:
         Whether to load the solvers first.
     """
     signal.signal(signal.SIGTERM, lambda *_: sys.exit())
+    # A server may be started with it ignored: then no exit code is kept.
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     if preload:
         # What is not installed is missed by the jobs that need it.
         with contextlib.suppress(ImportError):

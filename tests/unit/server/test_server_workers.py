@@ -220,6 +220,33 @@ def test_workers_go_on_where_their_parent_can_open_no_file(settings):
     asyncio.run(tried())
 
 
+def test_a_server_that_ignores_the_ends_of_processes_hears_of_its_workers(settings, monkeypatch):
+    """So it may have been started, and what it starts inherits it."""
+    monkeypatch.setattr("alloc.server.worker_parent._parents", {})
+
+    async def parent_of_one_that_crashes():
+        worker = Worker(settings.replace(preload=False))
+        await worker.open()
+        parent = parent_of(worker.pid)
+        asyncio.get_running_loop().call_soon(os.kill, worker.pid, signal.SIGSEGV)
+        ended = await worker.run("act", b'{"act": "hold"}', lambda line: None)
+        assert "signal 11" in ended.failure.problem
+        worker.kill("recycle")
+        await worker.close()
+        return parent
+
+    async def two():
+        return await parent_of_one_that_crashes(), await parent_of_one_that_crashes()
+
+    before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    try:
+        first, second = asyncio.run(two())
+    finally:
+        signal.signal(signal.SIGCHLD, before)
+        worker_parent._end_parents()
+    assert first == second
+
+
 def test_a_worker_is_where_its_server_is(open_client, settings, tmp_path, monkeypatch):
     """Also if that has moved since the process that workers are forked from was started."""
     act(open_client(settings.replace(workers=1)), wait=30)
