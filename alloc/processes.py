@@ -1,4 +1,4 @@
-"""Child processes: they end with their parent, keep to a limit of memory, and die in words."""
+"""Child processes: how they start, end with their parent, keep to a limit of memory, and die."""
 
 from __future__ import annotations
 
@@ -15,6 +15,24 @@ _SOFT = 0.9
 """Of a limit of memory, where a search is told to end: the rest is for what it does until then."""
 _LOOK_S = 0.02
 """Between two looks at the memory, seconds: a core fills some 50 MiB in this time."""
+
+
+def python_command(function: str, *arguments: object) -> list[str]:
+    """Return the command of a fresh Python that imports what this one can, and calls a function.
+
+    Parameters
+    ----------
+    function
+        ``module:function``.
+    arguments
+        What it is called with: numbers, text and their like, of which `repr` is the Python code.
+    """
+    module, _, name = function.partition(":")
+    # First of all: what lies in the working folder must not stand in for a module of Python's.
+    path = [entry for entry in sys.path if isinstance(entry, str)]
+    call = f"{name}({', '.join(map(repr, arguments))})"
+    code = f"import sys; sys.path[:] = {path!r}; from {module} import {name}; {call}"
+    return [sys.executable, "-c", code]
 
 
 def end_with_parent(channel: int) -> None:

@@ -97,7 +97,15 @@ class Client:
         self._transport.close()
 
     def solve(self, problem: Problem | str, **options: Any) -> Result[Any]:
-        """Solve a problem of any family and return the result; see `submit_solve`."""
+        """Solve a problem of any family, and return the result.
+
+        Parameters
+        ----------
+        problem
+            The problem, or the id of one stored with alloc.
+        **options
+            Those of `submit_solve`.
+        """
         return self.submit_solve(problem, **options).result()
 
     def submit_solve(self, problem: Problem | str, **options: Any) -> RemoteJob[Result[Any]]:
@@ -108,8 +116,10 @@ class Client:
         problem
             The problem, or the id of one stored with alloc.
         **options
-            ``formulation``, ``objective``, ``backend``, ``time_limit_s``, ``gap``, ``seed``,
-            ``workers``, and ``warm_start``: a solution, or its document.
+            ``formulation``, ``objective``, ``backend``: names, as of ``alloc.solve``;
+            ``time_limit_s``: wall time of the search, seconds, above 0; ``gap``: relative gap at
+            which to stop, 0 or more; ``seed``: 0 or more; ``workers``: threads, 1 or more;
+            ``warm_start``: a solution to start from, or its document.
         """
         start = options.get("warm_start")
         if start is not None and not isinstance(start, Mapping):
@@ -117,7 +127,19 @@ class Client:
         return self._submit("solve", Result.from_json, {"instance": _plain(problem), **options})
 
     def place(self, instance: Instance | str, **options: Any) -> RemotePlacement:
-        """Place a queue; options as of ``alloc.solving.placing.place.place``."""
+        """Place a queue on a cluster as it stands, and return the placement.
+
+        Parameters
+        ----------
+        instance
+            Cluster, running jobs and queue, or the id of an instance stored with alloc.
+        **options
+            ``goal``: objectives, such as ``"gpus_placed then moves"``; ``backend``: a name;
+            ``move_budget``: most running tasks that may move, 0 or more; ``evict``: whether running
+            preemptible jobs may be stopped; ``repair``: whether to make right what running jobs
+            break; ``topology``: the document of another cluster; ``time_limit_s``: wall time of the
+            search, seconds, above 0; ``seed``: 0 or more; ``workers``: threads, 1 or more.
+        """
         return self._submit(
             "place", placement_of, {"instance": _plain(instance), **options}
         ).result()
@@ -125,14 +147,38 @@ class Client:
     def explain(
         self, instance: Instance | str, job: str | None = None, **options: Any
     ) -> Mapping[str, Any]:
-        """Return for each waiting job, or one, whether it starts and why not."""
+        """Return for each waiting job, or one, whether it starts and why not.
+
+        Parameters
+        ----------
+        instance
+            Cluster, running jobs and queue, or the id of an instance stored with alloc.
+        job
+            Id of a waiting job; None: all of them.
+        **options
+            ``moves``: whether to look for moves of running jobs that help; ``topology``: the
+            document of another cluster; ``time_limit_s``: wall time for each job, seconds, above 0.
+        """
         body = {"instance": _plain(instance), "job": job, **options}
         return self._submit("explain", explanations_of, body).result()
 
     def compare(
         self, instances: Sequence[Instance | str], schedulers: Sequence[str], **options: Any
     ) -> Document:
-        """Return the document of a comparison; options as of ``alloc.comparison.compare``."""
+        """Run schedulers on instances, and return the document of the comparison.
+
+        Parameters
+        ----------
+        instances
+            The instances, all different, or ids of some stored with alloc.
+        schedulers
+            Names; `alloc.schedulers.scheduler_names` lists those of this alloc.
+        **options
+            ``seeds``: simulations of each scheduler on each instance, 1 or more; ``knowledge``,
+            ``work_error``, ``speed_error``: what schedulers are told, as of
+            ``alloc.comparison.compare``; ``objective``, ``formulation``, ``backend``: names, for
+            the bound; ``time_limit_s``: wall time of the search for it, seconds, above 0.
+        """
         body = {
             "instances": [_plain(instance) for instance in instances],
             "schedulers": list(schedulers),
@@ -141,11 +187,30 @@ class Client:
         return self._submit("compare", document_of, body).result()
 
     def plan(self, problem: PlanningProblem | str, **options: Any) -> RemotePlan:
-        """Return the cheapest plan; options: ``replay``, ``time_limit_s``, ``gap``, ``seed``."""
+        """Return the cheapest plan.
+
+        Parameters
+        ----------
+        problem
+            The problem, or the id of one stored with alloc.
+        **options
+            Those of `submit_plan`.
+        """
         return self.submit_plan(problem, **options).result()
 
     def submit_plan(self, problem: PlanningProblem | str, **options: Any) -> RemoteJob[RemotePlan]:
-        """Submit a plan of a problem, or of the id of a stored one."""
+        """Submit a search for the cheapest plan.
+
+        Parameters
+        ----------
+        problem
+            The problem, or the id of one stored with alloc.
+        **options
+            ``replay``: how to replay the plan, ``{"scheduler": "fifo", "jobs": 1000, "rounds": 5}``
+            or a part of it, or None for none; ``time_limit_s``: wall time of each solve, seconds,
+            above 0; ``gap``: relative gap between cost and bound at which to stop, 0 or more;
+            ``seed``: 0 or more; ``workers``: threads, 1 or more.
+        """
         return self._submit("plan", plan_of, {"problem": _plain(problem), **options})
 
     def what_if(
@@ -154,7 +219,19 @@ class Client:
         changes: Sequence[str | Mapping[str, Any]],
         **options: Any,
     ) -> RemoteWhatIf:
-        """Plan a changed problem; changes as of ``alloc.planning.change_text.read_change``."""
+        """Plan a changed problem, and hold it against the base.
+
+        Parameters
+        ----------
+        problem
+            The base, or the id of a problem stored with alloc.
+        changes
+            What is otherwise: text such as ``"demand=+20%"``, as
+            ``alloc.planning.change_text.read_change`` takes it, or documents of changes.
+        **options
+            Those of `submit_plan`, and ``other_scheduler``: name of another policy for the changed
+            plan, which needs a replay.
+        """
         body = {"problem": _plain(problem), "changes": list(changes), **options}
         return self._submit("what-if", what_if_of, body).result()
 
@@ -170,7 +247,9 @@ class Client:
         axis
             The other axis.
         **options
-            ``points``, ``factors``, ``time_limit_s``, ``gap``, ``seed``, ``workers``.
+            ``points``: of a front of energy or carbon, 2 or more; ``factors``: by what all goals
+            are multiplied, each above 0; ``time_limit_s``, ``gap``, ``seed`` and ``workers`` as of
+            `submit_plan`.
         """
         body = {"problem": _plain(problem), "axis": axis, **options}
         return self._submit("pareto", document_of, body).result()
@@ -178,7 +257,17 @@ class Client:
     def submit(
         self, operation: str, body: Mapping[str, Any], *, label: str | None = None
     ) -> RemoteJob[Any]:
-        """Submit any operation of the server by name, with its body as a document."""
+        """Submit any operation of the server.
+
+        Parameters
+        ----------
+        operation
+            Its name, such as ``"size-inference"``; ``/v1/openapi.json`` at the server lists them.
+        body
+            The document that it takes.
+        label
+            A name of your own, by which `jobs` finds the job; None: no name.
+        """
         return self._submit(operation, _DECODERS.get(operation, document_of), body, label)
 
     def job(self, job_id: str) -> RemoteJob[Any]:

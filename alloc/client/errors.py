@@ -38,7 +38,15 @@ class RemoteError(AllocError):
 
 
 def error_of(problem: Mapping[str, Any], status: int) -> AllocError:
-    """Return the error that a problem document means: what solving at home would raise."""
+    """Return the error that a problem document means: what solving at home would raise.
+
+    Parameters
+    ----------
+    problem
+        The document, of RFC 9457.
+    status
+        HTTP status of the answer.
+    """
     kind = str(problem.get("type", "")).rpartition(":")[2] or "unknown"
     detail = str(problem.get("detail") or f"the server answered with status {status}.")
     if kind == "invalid-instance":

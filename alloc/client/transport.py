@@ -64,8 +64,19 @@ class Transport:
         """Send a request that may be sent again, and return the answer.
 
         Everything the client asks may be: reading changes nothing, cancelling twice is not an
-        error, and what is submitted carries an idempotency key. It is not sent again after `until`,
-        on the clock of `time.monotonic`, nor for longer than the client's patience.
+        error, and what is submitted carries an idempotency key.
+
+        Parameters
+        ----------
+        method, path
+            The request, such as ``"GET"`` and ``"/v1/jobs"``.
+        content
+            Its body; None: none.
+        headers, params
+            Headers, and parameters of the query, beside those of every request.
+        until
+            When to send it again no more, seconds on the clock of `time.monotonic`; None: when the
+            client's patience is over, which ends it in any case.
 
         Raises
         ------
@@ -93,6 +104,13 @@ class Transport:
     def watch(self, path: str, last_event_id: str | None) -> Iterator[Iterator[ServerSentEvent]]:
         """Open a stream of events; after the last one it is empty.
 
+        Parameters
+        ----------
+        path
+            Where the events of a job are.
+        last_event_id
+            The last event that was read, to go on behind it; None: from the first.
+
         Raises
         ------
         RemoteError
@@ -112,7 +130,15 @@ class Transport:
             yield source.iter_sse()
 
     def pause_to_reconnect(self, attempt: int, end: float) -> bool:
-        """Wait before a stream is opened again; False if patience is over."""
+        """Wait before a stream is opened again; False if patience is over.
+
+        Parameters
+        ----------
+        attempt
+            How often it was tried in vain, 0 or more; waits grow with it.
+        end
+            When patience is over, seconds on the clock of `time.monotonic`.
+        """
         return self._pause(attempt, end, None)
 
     def _pause(self, attempt: int, end: float, response: httpx.Response | None) -> bool:

@@ -22,7 +22,17 @@ _log = structlog.get_logger("alloc.server.answers")
 def json_response(
     document: Mapping[str, Any] | bytes, status: int = 200, headers: Mapping[str, str] | None = None
 ) -> Response:
-    """Return a response with a JSON document, given as values or as it is."""
+    """Return a response with a JSON document, given as values or as it is.
+
+    Parameters
+    ----------
+    document
+        Plain values, or the text as it is.
+    status
+        HTTP status.
+    headers
+        Headers of the answer; None: none of its own.
+    """
     body = document if isinstance(document, bytes) else _dump(document)
     return Response(body, status, headers, "application/json")
 
@@ -30,7 +40,17 @@ def json_response(
 def problem_response(
     request: Request, problem: Problem, headers: Mapping[str, str] | None = None
 ) -> Response:
-    """Return a response with a problem document."""
+    """Return a response with a problem document.
+
+    Parameters
+    ----------
+    request
+        What is answered; its address and id are in the document.
+    problem
+        What is wrong.
+    headers
+        Headers beside the problem's own.
+    """
     document = problem.to_dict(request.url.path, request.scope.get("alloc.request_id"))
     return Response(
         _dump(document), problem.status, {**problem.headers, **(headers or {})}, MEDIA_TYPE

@@ -24,7 +24,15 @@ from alloc.server.store import Store
 
 
 def make_app(settings: Settings, store: Store | None = None) -> FastAPI:
-    """Return the application; it opens the database when it starts, unless it is given."""
+    """Return the application.
+
+    Parameters
+    ----------
+    settings
+        How the server runs.
+    store
+        The open database; None: it is opened when the application starts.
+    """
     metrics = Metrics()
 
     @asynccontextmanager

@@ -29,6 +29,13 @@ _DOCUMENTS: Mapping[str, str] = {
 def read_request(body: bytes, model: type[R]) -> R:
     """Return the request in a body.
 
+    Parameters
+    ----------
+    body
+        The body, as it came.
+    model
+        What it is to be.
+
     Raises
     ------
     ProblemError
@@ -55,7 +62,15 @@ def read_request(body: bytes, model: type[R]) -> R:
 
 
 def pointer(location: Sequence[str | int], raw: Any) -> str:
-    """Return the JSON pointer (RFC 6901) of a place in a body, without pydantic's tags."""
+    """Return the JSON pointer (RFC 6901) of a place in a body, without pydantic's tags.
+
+    Parameters
+    ----------
+    location
+        Keys and numbers from the root to the place, as pydantic's errors have them.
+    raw
+        The body, plain JSON values.
+    """
     found = ""
     value = raw
     for step in location:

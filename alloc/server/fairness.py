@@ -48,7 +48,17 @@ class FairQueue:
         return 0 if line is None else len(line.waiting)
 
     def put(self, client: str, job: str, weight: float = 1.0) -> None:
-        """Let a job wait behind those of the same client."""
+        """Let a job wait behind those of the same client.
+
+        Parameters
+        ----------
+        client
+            Whose job it is.
+        job
+            Its id.
+        weight
+            Share of worker time of the client beside those of the others, above 0.
+        """
         line = self._lines.setdefault(client, _Line())
         line.weight = weight
         if not line.waiting:
@@ -73,7 +83,15 @@ class FairQueue:
         return job
 
     def remove(self, client: str, job: str) -> bool:
-        """Take a job that waits out of the queue; return whether it was there."""
+        """Take a job that waits out of the queue; return whether it was there.
+
+        Parameters
+        ----------
+        client
+            Whose job it is.
+        job
+            Its id.
+        """
         line = self._lines.get(client)
         if line is None or job not in line.waiting:
             return False
@@ -82,7 +100,15 @@ class FairQueue:
         return True
 
     def finish(self, job: str, seconds: float) -> None:
-        """Put the clock of its client right once a job is done."""
+        """Put the clock of its client right once a job is done.
+
+        Parameters
+        ----------
+        job
+            Its id.
+        seconds
+            Wall time that it took in its worker, seconds.
+        """
         if job not in self._charged:
             return
         client, guess = self._charged.pop(job)

@@ -58,7 +58,15 @@ def event_id(seconds: float) -> int:
 
 
 def past_events(packed: bytes | None, after: int) -> list[tuple[int, str, str]]:
-    """Return id, kind and data of the stored events of a job after the id `after`."""
+    """Return id, kind and data of the stored events of a job after the id `after`.
+
+    Parameters
+    ----------
+    packed
+        The events as `EventStream.to_json` wrote them; None: none were kept.
+    after
+        Id of the last event that is known, -1 for none.
+    """
     found = [] if packed is None else json.loads(packed)
     return [(number, kind, data) for number, kind, data in found if number > after]
 
@@ -76,7 +84,15 @@ class EventStream:
         self._closed = False
 
     def status(self, job: Job, *, last: bool = False) -> None:
-        """Report a change of state: the job after it."""
+        """Report a change of state: the job after it.
+
+        Parameters
+        ----------
+        job
+            The job.
+        last
+            Whether nothing follows.
+        """
         self._add(job, last)
 
     def tell(self, line: str) -> None:
@@ -95,7 +111,15 @@ class EventStream:
             event.set()
 
     async def watch(self, after: int, stop: asyncio.Event) -> AsyncIterator[Event]:
-        """Yield the events after the id `after`, until the last, the end of the feed or `stop`."""
+        """Yield the events after the id `after`, until the last, the end of the feed or `stop`.
+
+        Parameters
+        ----------
+        after
+            Id of the last event that is known, -1 for none.
+        stop
+            Set when the server is about to end.
+        """
         self.watched = True
         seen = after
         news = asyncio.Event()

@@ -44,7 +44,15 @@ class Failure:
 
 
 def pack(tag: Tag, content: bytes = b"") -> bytes:
-    """Return a frame from a worker."""
+    """Return a frame from a worker.
+
+    Parameters
+    ----------
+    tag
+        What the frame says.
+    content
+        Its content: text in UTF-8, or the JSON document of a result.
+    """
     return HEAD.pack(_TAGS.index(tag), len(content)) + content
 
 
@@ -55,7 +63,15 @@ def unpack_head(data: bytes) -> tuple[Tag, int]:
 
 
 def pack_job(operation: str, body: bytes) -> bytes:
-    """Return a frame to a worker."""
+    """Return a frame to a worker.
+
+    Parameters
+    ----------
+    operation
+        Name of the operation.
+    body
+        The body of the request, or of the first frame how to start.
+    """
     name = operation.encode()
     return JOB_HEAD.pack(len(name), len(body)) + name + body
 

@@ -33,7 +33,15 @@ def _sounds_secret(name: str) -> bool:
 
 
 def configure_logs(level: str, stream: TextIO | None = None) -> None:
-    """Write the logs of alloc's server and of uvicorn as JSON."""
+    """Write the logs of alloc's server and of uvicorn as JSON.
+
+    Parameters
+    ----------
+    level
+        Least level that is written: ``debug``, ``info``, ``warning`` or ``error``.
+    stream
+        Where to; None: standard error.
+    """
     out = stream or sys.stderr
     shared: list[Any] = [
         structlog.contextvars.merge_contextvars,

@@ -55,7 +55,17 @@ class Metrics:
         )
 
     def gauge(self, name: str, help_text: str, value: Callable[[], float]) -> None:
-        """Report a number that is asked for when metrics are read."""
+        """Report a number that is asked for when metrics are read.
+
+        Parameters
+        ----------
+        name
+            Its name, such as ``alloc_queue_length``.
+        help_text
+            What it counts, one sentence.
+        value
+            Returns the number now.
+        """
         Gauge(name, help_text, registry=self.registry).set_function(value)
 
     def render(self) -> bytes:

@@ -103,7 +103,15 @@ _HEADERS: list[dict[str, Any]] = [
 
 
 def describe(app: FastAPI, operations: Mapping[str, Operation]) -> dict[str, Any]:
-    """Return the OpenAPI description of the application."""
+    """Return the OpenAPI description of the application.
+
+    Parameters
+    ----------
+    app
+        The application, with all routes.
+    operations
+        What it can be asked to do, by name.
+    """
     description = get_openapi(
         title="alloc",
         version=app.version,

@@ -81,7 +81,17 @@ class Operation:
     simulates: Callable[[Any], bool] = lambda request: False
 
     def execute(self, request: Request, tell: Tell, limits: Limits) -> bytes:
-        """Run it; return the JSON document of the result."""
+        """Run it; return the JSON document of the result.
+
+        Parameters
+        ----------
+        request
+            The request, an instance of `request` of the operation.
+        tell
+            Takes lines of progress.
+        limits
+            What the job may use.
+        """
         module, _, function = self.run.partition(":")
         document = getattr(import_module(module), function)(request, tell, limits)
         if isinstance(document, str):
@@ -89,7 +99,14 @@ class Operation:
         return json.dumps(document, ensure_ascii=False, allow_nan=False).encode()
 
     def require_time(self, request: Request, limits: Limits) -> float | None:
-        """Return the wall time that a request asks for.
+        """Return the wall time that a request asks for, seconds; None if it has no bound.
+
+        Parameters
+        ----------
+        request
+            The request.
+        limits
+            What the job may use.
 
         Raises
         ------

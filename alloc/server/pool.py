@@ -101,7 +101,7 @@ class Pool:
         """Start a worker, however often it takes."""
         while not self._stopping:
             try:
-                worker = await asyncio.to_thread(Worker, self._settings)
+                worker = Worker(self._settings)
             except (OSError, EOFError) as error:
                 _log.error("a worker does not start", reason=str(error))
                 await asyncio.sleep(_RETRY_S)

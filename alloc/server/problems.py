@@ -79,7 +79,15 @@ class Problem:
         return KINDS[self.kind][0]
 
     def to_dict(self, instance: str | None = None, request_id: str | None = None) -> dict[str, Any]:
-        """Return the document; `instance` is the address that it is about."""
+        """Return the document; `instance` is the address that it is about.
+
+        Parameters
+        ----------
+        instance
+            Address that it is about; None: left out.
+        request_id
+            Id of the request in the server's log; None: left out.
+        """
         status, title = KINDS[self.kind]
         document: dict[str, Any] = {
             "type": f"{TYPE_PREFIX}{self.kind}",
@@ -123,7 +131,19 @@ def refuse(
     errors: Sequence[Mapping[str, str]] = (),
     headers: Mapping[str, str] | None = None,
 ) -> ProblemError:
-    """Return the exception for a problem."""
+    """Return the exception for a problem.
+
+    Parameters
+    ----------
+    kind
+        One of `KINDS`.
+    detail
+        What is wrong and the cure, one sentence.
+    errors
+        What is wrong with each field, as of `Problem`.
+    headers
+        Headers of the answer, such as ``Retry-After``; None: none of its own.
+    """
     return ProblemError(Problem(kind, detail, errors, headers or {}))
 
 

@@ -1,38 +1,29 @@
-"""A worker process, seen from the server: it is handed jobs, and killed when they overrun.
-
-Workers are forked from a process that has loaded the solvers and does nothing else (Python's
-forkserver), so a new one takes milliseconds, and a kill of one touches nobody else.
-"""
+"""A worker process, seen from the server: it is handed jobs, and killed when they overrun."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import resource
 import socket
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
-from multiprocessing import forkserver, get_context, popen_forkserver, spawn
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, Literal
+from typing import Literal
 
 from alloc.processes import death
-from alloc.server import worker as worker_process
 from alloc.server.frames import HEAD, Failure, pack_job, unpack_head
-from alloc.server.operations import Limits
 from alloc.server.problems import Problem
 from alloc.server.settings import Settings
+from alloc.server.worker import how_to_start
+from alloc.server.worker_parent import socket_pair, start_worker
 
 Reason = Literal["time", "memory", "cancel", "stop", "recycle"]
 
 _READY_S = 120.0
 _LEAVE_S = 5.0
-# One thread each: what a solver may use is decided by the request, not by the BLAS below it.
-_ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
-_starting = threading.Lock()
+_MAX_CODE = 16
+"""Bytes of an exit code as text."""
 
 
 @dataclass(frozen=True)
@@ -58,43 +49,22 @@ class Worker:
     """A worker process, seen from the server."""
 
     def __init__(self, settings: Settings) -> None:
-        context = get_context("forkserver")
-        ours, theirs = socket.socketpair()
-        limits = Limits(settings.job_limit_s, os.cpu_count() or 1)
-        self._process = context.Process(
-            target=worker_process.main,
-            args=(theirs, settings.operations, limits, settings.memory_limit_mib),
-            daemon=True,
-            name="alloc-worker",
-        )
-        try:
-            with _starting, _one_thread_each(), _main_left_alone():
-                solvers = ["alloc.server.preload"] if settings.preload else []
-                context.set_forkserver_preload(["alloc.server.worker", *solvers])
-                forkserver.ensure_running()
-                self._process.start()
-        except BaseException:
-            ours.close()
-            raise
-        finally:
-            theirs.close()
-        self._socket = ours
+        with socket_pair() as (self._socket, theirs):
+            self._report = start_worker(theirs, settings.preload)
         self._writer: asyncio.StreamWriter | None = None
         self._limits = settings
         self.killed_for: Reason | None = None
+        self.pid = 0
         self.resident_at_start_mib = 0.0
 
     async def open(self) -> None:
         """Wait until it is ready for a job."""
         self._reader, self._writer = await asyncio.open_connection(sock=self._socket)
         async with asyncio.timeout(_READY_S):
-            await self._frame()
+            self._writer.write(how_to_start(self._limits))
+            _, pid = await self._frame()
+        self.pid = int(pid)
         self.resident_at_start_mib = self.resident_mib() or 0.0
-
-    @property
-    def pid(self) -> int:
-        """Process id."""
-        return self._process.pid or 0
 
     @property
     def is_alive(self) -> bool:
@@ -102,10 +72,11 @@ class Worker:
         return self.killed_for is None and not self._reader.at_eof()
 
     def kill(self, reason: Reason) -> None:
-        """End the process at once, whatever it does."""
+        """End the process and what it has started at once, whatever it does."""
         if self.killed_for is None:
             self.killed_for = reason
-        self._process.kill()
+        with contextlib.suppress(OSError):  # closed by its parent, when the worker had ended
+            self._report.shutdown(socket.SHUT_WR)
 
     def resident_mib(self) -> float | None:
         """Return the memory that it holds, MiB; None where the system does not say."""
@@ -116,7 +87,17 @@ class Worker:
         return pages * resource.getpagesize() / 2**20
 
     async def run(self, operation: str, body: bytes, tell: Callable[[str], None]) -> Ended:
-        """Run a job to its end; a worker that dies or is killed ends it too."""
+        """Run a job to its end; a worker that dies or is killed ends it too.
+
+        Parameters
+        ----------
+        operation
+            Name of the operation.
+        body
+            The body of the request, as it came.
+        tell
+            Takes lines of progress.
+        """
         loop = asyncio.get_running_loop()
         timer = loop.call_later(self._limits.job_limit_s, self.kill, "time")
         writer = self._writer
@@ -151,20 +132,28 @@ class Worker:
             self._writer.close()
             with contextlib.suppress(OSError):
                 await self._writer.wait_closed()
-        await asyncio.to_thread(self._process.join)
-        self._process.close()
+        await self._exit_code()
+        self._report.close()
 
     async def _frame(self) -> tuple[str, bytes]:
         tag, length = unpack_head(await self._reader.readexactly(HEAD.size))
         return tag, await self._reader.readexactly(length) if length else b""
 
+    async def _exit_code(self) -> int | None:
+        """Wait for the end of the process; None if nobody is left who knows how it ended."""
+        code = await asyncio.get_running_loop().sock_recv(self._report, _MAX_CODE)
+        return int(code) if code else None
+
     async def _died(self) -> Ended:
         """Say why a process is no more."""
-        await asyncio.to_thread(self._process.join, _LEAVE_S)
-        # One that closed its channel and does not end is of no use either.
-        self._process.kill()
-        await asyncio.to_thread(self._process.join)
-        reason, code = self.killed_for, self._process.exitcode
+        try:
+            async with asyncio.timeout(_LEAVE_S):
+                code = await self._exit_code()
+        except TimeoutError:
+            # One that closed its channel and does not end is of no use either.
+            self.kill("recycle")
+            code = await self._exit_code()
+        reason = self.killed_for
         if reason in ("cancel", "stop"):
             return Ended(stopped="cancel" if reason == "cancel" else "stop")
         if reason == "time":
@@ -185,36 +174,3 @@ class Worker:
                 f"the process that ran the job {death(code)}.",
             )
         return Ended(failure=Failure(problem.to_json(), f"worker ended: {reason or code}"))
-
-
-@contextlib.contextmanager
-def _main_left_alone() -> Iterator[None]:
-    """Let no worker run the program's main module again, as `multiprocessing` would.
-
-    Workers need nothing of it, and a script that opens a server without asking for its name first
-    would open another in each of them.
-    """
-
-    def without_main(name: str) -> dict[str, Any]:
-        plain = spawn.get_preparation_data(name)
-        return {key: value for key, value in plain.items() if not key.startswith("init_main")}
-
-    vars(popen_forkserver)["spawn"] = SimpleNamespace(get_preparation_data=without_main)
-    try:
-        yield
-    finally:
-        vars(popen_forkserver)["spawn"] = spawn
-
-
-@contextlib.contextmanager
-def _one_thread_each() -> Iterator[None]:
-    """Give the process that workers are forked from one thread for each of them."""
-    before = {name: os.environ.get(name) for name in _ONE_THREAD}
-    for name in _ONE_THREAD:
-        os.environ.setdefault(name, "1")
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)

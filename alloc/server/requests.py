@@ -225,6 +225,13 @@ def topology_of(part: TopologyDocument) -> Topology:
 def require_scheduler(name: str, known: Collection[str]) -> None:
     """Refuse what is not the name of a scheduler: strangers may not have files here opened.
 
+    Parameters
+    ----------
+    name
+        What a request asks for.
+    known
+        Names of schedulers.
+
     Raises
     ------
     InstanceError
@@ -241,6 +248,15 @@ def with_moves(problem: Instance, budget: int | None, evict: bool) -> Instance:
     """Return an instance with what a request says of its running jobs.
 
     Without a word, there or in the instance, they stay where they are.
+
+    Parameters
+    ----------
+    problem
+        The instance.
+    budget
+        Most running tasks that may move, 0 or more; None: not said.
+    evict
+        Whether running preemptible jobs may be stopped.
     """
     if budget is None and not evict:
         pinned = problem.moves is None and bool(problem.running)

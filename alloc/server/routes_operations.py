@@ -53,7 +53,15 @@ class _Route(APIRoute):
 
 
 def add_operations(router: APIRouter, operations: Mapping[str, Operation]) -> None:
-    """Add the routes of all operations."""
+    """Add the routes of all operations.
+
+    Parameters
+    ----------
+    router
+        Takes the routes.
+    operations
+        What the server can be asked to do, by name.
+    """
     for operation in operations.values():
         router.add_api_route(
             f"/v1/{operation.name}",
@@ -116,7 +124,19 @@ def _of_live(request: Request, live: Live, headers: Mapping[str, str]) -> Respon
 async def ended_response(
     request: Request, service: Service, job_id: str, headers: Mapping[str, str]
 ) -> Response | None:
-    """Return the result or problem of a stored job, or None if it has not ended."""
+    """Return the result or problem of a stored job, or None if it has not ended.
+
+    Parameters
+    ----------
+    request
+        What is answered.
+    service
+        The service behind the application.
+    job_id
+        Id of the job.
+    headers
+        Headers of the answer.
+    """
     job = await service.store.get(job_id)
     if job is None or not job.ended:
         return None
@@ -127,7 +147,15 @@ async def ended_response(
 
 
 def problem_of_end(state: str, problem: str | None) -> Problem:
-    """Return why a job that has ended has no result."""
+    """Return why a job that has ended has no result.
+
+    Parameters
+    ----------
+    state
+        ``failed``, ``cancelled`` or ``expired``.
+    problem
+        Of a failed job: its problem, as it is stored.
+    """
     if state == "failed" and problem is not None:
         return Problem.from_json(problem)
     if state == "cancelled":

@@ -82,7 +82,17 @@ class Runner:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def accept(self, job: Job, body: bytes | None, weight: float) -> Live:
-        """Let a stored job wait for a worker."""
+        """Let a stored job wait for a worker.
+
+        Parameters
+        ----------
+        job
+            The job.
+        body
+            Its request; None: to be read from the database.
+        weight
+            Share of worker time of its client, above 0.
+        """
         live = Live(job, body if body is not None and len(body) <= _SMALL else None)
         self.lives[job.id] = live
         live.feed.status(job)
@@ -130,7 +140,19 @@ class Runner:
         problem: str | None = None,
         result: bytes | None = None,
     ) -> None:
-        """Store how a job ended, however long the database takes, and tell those who wait."""
+        """Store how a job ended, however long the database takes, and tell those who wait.
+
+        Parameters
+        ----------
+        live
+            The job.
+        state
+            ``done``, ``failed`` or ``cancelled``.
+        problem
+            Of a failed job: the problem document, as text.
+        result
+            Of a job that is done: the JSON document.
+        """
         now = time.time()
         expires = now + self._settings.result_ttl_s
         job = live.job.replace(state=state, finished=now, expires=expires, problem=problem)

@@ -120,6 +120,19 @@ class Service:
     ) -> Submitted:
         """Accept a job: when this returns it is on disk.
 
+        Parameters
+        ----------
+        client
+            Who asks.
+        operation
+            Name of the operation.
+        body
+            The request, as it came.
+        label
+            The client's own name for the job; None: no name.
+        key
+            Idempotency key: the same key and request are the same job; None: a new job each time.
+
         Raises
         ------
         ProblemError
@@ -156,6 +169,13 @@ class Service:
     async def find(self, client: Client, job_id: str) -> Job:
         """Return a job of a client.
 
+        Parameters
+        ----------
+        client
+            Who asks.
+        job_id
+            Id of the job.
+
         Raises
         ------
         ProblemError
@@ -168,7 +188,15 @@ class Service:
         return job
 
     async def wait(self, live: Live, seconds: float) -> bool:
-        """Wait until a job has ended; return whether it has."""
+        """Wait until a job has ended; return whether it has.
+
+        Parameters
+        ----------
+        live
+            The job.
+        seconds
+            Longest wait, seconds, 0 or more.
+        """
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await live.done.wait()

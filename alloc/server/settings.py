@@ -134,7 +134,14 @@ class Settings:
 
     @staticmethod
     def from_environment(environment: Mapping[str, str] | None = None, **given: Any) -> Settings:
-        """Return settings from ``ALLOC_...`` variables; what is given (not None) goes first.
+        """Return settings from ``ALLOC_...`` variables; what is given goes first.
+
+        Parameters
+        ----------
+        environment
+            Variables by name, such as ``ALLOC_PORT``; None: those of this process.
+        **given
+            Fields of the settings, such as ``port``; None: as the variable says.
 
         Raises
         ------

@@ -161,7 +161,15 @@ class Store:
         return await self._writer.write(change)
 
     async def add(self, job: Job, body: bytes) -> Job | None:
-        """Store a new job; return the earlier one of the same idempotency key instead, if any."""
+        """Store a new job; return the earlier one of the same idempotency key instead, if any.
+
+        Parameters
+        ----------
+        job
+            The job.
+        body
+            Its request, as it came.
+        """
         values = {**_plain(job), "owner": self.owner, "cancel": False}
         packed = await _packed(body)
 
@@ -186,7 +194,17 @@ class Store:
         await self._writer.write(lambda c: c.execute(_START, values))
 
     async def end(self, job: Job, result: bytes | None = None, events: bytes | None = None) -> bool:
-        """Store how a job ended; return False if it was no longer this server's."""
+        """Store how a job ended; return False if it was no longer this server's.
+
+        Parameters
+        ----------
+        job
+            The job as it ended.
+        result
+            The JSON document; None: there is none.
+        events
+            What happened to it, as JSON; None: nobody watched.
+        """
         values = {
             "job": job.id,
             "me": self.owner,
@@ -263,7 +281,23 @@ class Store:
         created_after: float | None = None,
         created_before: float | None = None,
     ) -> list[Job]:
-        """Return jobs, the latest first, from below the id `before`."""
+        """Return jobs, the latest first.
+
+        Parameters
+        ----------
+        client
+            Whose jobs; None: of all clients.
+        limit
+            Most jobs to return, 1 or more.
+        before
+            Id of the last job that is known; None: from the latest.
+        states
+            States; empty: all.
+        operation, label
+            What they were asked for, and what the client calls them; None: anything.
+        created_after, created_before
+            From this time on, and earlier than this, seconds since 1970; None: at any time.
+        """
         query = select(*_COLUMNS).order_by(jobs.c.id.desc()).limit(limit)
         if client is not None:
             query = query.where(jobs.c.client == client)

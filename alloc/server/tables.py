@@ -206,7 +206,17 @@ def display_name(location: str) -> str:
 
 
 def database_error(verb: str, location: str, error: Exception) -> DatabaseError:
-    """Return one sentence about what a database refuses."""
+    """Return one sentence about what a database refuses.
+
+    Parameters
+    ----------
+    verb
+        What was to be done, such as ``open``.
+    location
+        Path or URL of the database; a password in it is not shown.
+    error
+        What SQLAlchemy or SQLite raised.
+    """
     return DatabaseError(
         f"cannot {verb} {display_name(location)}: {reason_of(error).rstrip('.')}; check that "
         "it is reachable and may be written to."

@@ -64,6 +64,15 @@ class TokenInfo:
 def add_token(engine: Engine, name: str, weight: float = 1.0) -> str:
     """Make a token for a client and return it; nobody can show it again.
 
+    Parameters
+    ----------
+    engine
+        The database.
+    name
+        Name of the client: 1 to 64 letters, digits, dots, underscores or hyphens.
+    weight
+        Share of worker time of the client beside those of the others, above 0.
+
     Raises
     ------
     InstanceError
@@ -90,6 +99,13 @@ def add_token(engine: Engine, name: str, weight: float = 1.0) -> str:
 
 def revoke_token(engine: Engine, name: str) -> None:
     """Let a token be good no more.
+
+    Parameters
+    ----------
+    engine
+        The database.
+    name
+        Name of the client.
 
     Raises
     ------

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
+import sys
 import time
 import traceback
-from multiprocessing import forkserver
+from multiprocessing import current_process
+from pathlib import Path
 
 from alloc.errors import (
     AllocError,
@@ -15,11 +18,12 @@ from alloc.errors import (
     InstanceError,
     UnsupportedFeatureError,
 )
-from alloc.processes import end_with_parent, limit_memory
+from alloc.processes import limit_memory
 from alloc.server.bodies import read_request
-from alloc.server.frames import Failure, Tag, pack, receive_job
+from alloc.server.frames import Failure, Tag, pack, pack_job, receive_job
 from alloc.server.operations import Limits, Operation, operations
 from alloc.server.problems import Problem, ProblemError
+from alloc.server.settings import Settings
 
 _PAUSE_S = 0.2
 """Shortest time between two lines of progress; a solver may have thousands a second to say."""
@@ -27,32 +31,68 @@ _MOMENT_S = 0.05
 _NICENESS = 5
 
 
-def main(
-    channel: socket.socket, modules: tuple[str, ...], limits: Limits, memory_limit_mib: int
-) -> None:
-    """Run jobs from the channel until it is closed."""
-    _die_with_server(channel)
-    # Ctrl-C reaches the whole group of processes; the server decides what becomes of its workers.
+def main(channel: socket.socket) -> None:
+    """Run jobs from the channel until it is closed.
+
+    Parameters
+    ----------
+    channel
+        Socket to the server, which first sends how to start (see `how_to_start`), then jobs.
+    """
+    # Only the server decides when its workers end.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     # Requests are answered while every core solves.
     os.nice(_NICENESS)
     # What a solver prints is not a log.
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-    known = operations(modules)
+    # One process a job: the limit of its memory is that of a process.
+    current_process().daemon = True
+    first = receive_job(channel)
+    if first is None:
+        return
+    start = json.loads(first[1])
+    sys.path[:] = start["path"]
+    os.chdir(start["folder"])
+    known = operations(start["operations"])
+    limits = Limits(start["job_limit_s"], os.cpu_count() or 1)
     # What is allocated beyond the limit fails here, before the server has to kill.
-    limit_memory(memory_limit_mib)
-    channel.sendall(pack("ready"))
+    limit_memory(start["memory_limit_mib"])
+    channel.sendall(pack("ready", str(os.getpid()).encode()))
     while (job := receive_job(channel)) is not None:
         name, body = job
         tag, content = run_job(known[name], body, limits, channel)
         channel.sendall(pack(tag, content))
 
 
+def how_to_start(settings: Settings) -> bytes:
+    """Return the first frame for a worker: its settings, and where it finds modules and files."""
+    start = {
+        "path": [entry for entry in sys.path if isinstance(entry, str)],
+        "folder": str(Path.cwd()),
+        "operations": settings.operations,
+        "job_limit_s": settings.job_limit_s,
+        "memory_limit_mib": settings.memory_limit_mib,
+    }
+    return pack_job("start", json.dumps(start).encode())
+
+
 def run_job(
     operation: Operation, body: bytes, limits: Limits, channel: socket.socket
 ) -> tuple[Tag, bytes]:
-    """Run a job; return its last frame. Whatever goes wrong is its failure, not the worker's."""
+    """Run a job; return its last frame. Whatever goes wrong is its failure, not the worker's.
+
+    Parameters
+    ----------
+    operation
+        What is asked for.
+    body
+        The body of the request, as it came.
+    limits
+        What the job may use.
+    channel
+        Socket to the server, for lines of progress and the time limit that the request asks for.
+    """
     # Of a job that is done in a moment nobody wants to hear how far it is.
     said = time.monotonic() - _PAUSE_S + _MOMENT_S
 
@@ -100,13 +140,3 @@ def _failure(error: Exception) -> Failure:
 
 def _trace(error: Exception) -> str:
     return "".join(traceback.format_exception(error))
-
-
-def _die_with_server(channel: socket.socket) -> None:
-    """Let no worker outlive its server, not even one that is killed, whatever its job does."""
-    # The parent, the process that workers are forked from, lives as long as somebody holds this:
-    # the server is to be the only one.
-    held = getattr(vars(forkserver)["_forkserver"], "_forkserver_alive_fd", None)
-    if held is not None:
-        os.close(held)
-    end_with_parent(channel.fileno())

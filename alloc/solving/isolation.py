@@ -6,7 +6,6 @@ import pickle
 import queue
 import signal
 import subprocess
-import sys
 import threading
 import traceback
 from collections.abc import Callable
@@ -15,14 +14,9 @@ from multiprocessing.connection import Connection
 from typing import Any, Literal
 
 from alloc.errors import InstanceError, SolverError
-from alloc.processes import death, end_with_parent
+from alloc.processes import death, end_with_parent, python_command
 
 Kind = Literal["ready", "progress", "result", "error", "dead"]
-
-_CHILD = (
-    "import ast, sys; sys.path[:] = ast.literal_eval(sys.argv[2]); "
-    "from alloc.solving.isolation import _serve; _serve(int(sys.argv[1]))"
-)
 
 
 def run_isolated(
@@ -69,9 +63,8 @@ def run_isolated(
         ) from None
     ours, theirs = Pipe()
     with theirs:
-        path = repr([entry for entry in sys.path if isinstance(entry, str)])
         process = subprocess.Popen(
-            [sys.executable, "-c", _CHILD, str(theirs.fileno()), path],
+            python_command("alloc.solving.isolation:_serve", theirs.fileno()),
             pass_fds=[theirs.fileno()],
             stdin=subprocess.DEVNULL,
             process_group=0,

@@ -13,11 +13,12 @@ import pytest
 from alloc.families import FAMILIES
 
 ROOMS = (
-    *("alloc", "alloc.certificate", "alloc.comparison", "alloc.documents", "alloc.families"),
-    *("alloc.family", "alloc.instances", "alloc.model_builder", "alloc.objectives"),
-    *("alloc.plotting", "alloc.problems.right_sizing", "alloc.report", "alloc.result"),
-    *("alloc.schedulers", "alloc.schedulers.state", "alloc.simulation", "alloc.topology"),
-    *("alloc.verification", "alloc.workload", "alloc.workload.parallelism"),
+    *("alloc", "alloc.certificate", "alloc.client", "alloc.comparison", "alloc.documents"),
+    *("alloc.families", "alloc.family", "alloc.instances", "alloc.model_builder"),
+    *("alloc.objectives", "alloc.plotting", "alloc.problems.right_sizing", "alloc.report"),
+    *("alloc.result", "alloc.schedulers", "alloc.schedulers.state", "alloc.server"),
+    *("alloc.simulation", "alloc.topology", "alloc.verification", "alloc.workload"),
+    "alloc.workload.parallelism",
     # The homes of problems and solutions.
     *sorted(
         {name.partition(":")[0] for f in FAMILIES.values() for name in (f.problem, f.solution)}
@@ -27,8 +28,8 @@ ROOMS = (
 """Rooms whose names are for users; a room exports what its `__init__` imports, or defines."""
 ROOT = Path(__file__).parents[2]
 SHOWN = re.compile(
-    r"alloc\.(documents|instances|models|objectives|problems|schedulers|simulation|solving|topology"
-    r"|workload)\b"
+    r"alloc\.(client|documents|instances|models|objectives|problems|schedulers|server|simulation"
+    r"|solving|topology|workload)\b"
 )
 """Rooms of which the pages for users import more than the room exports."""
 

@@ -80,6 +80,38 @@ def wait_for_stored(database, job_id, attempt, patience_s=300.0):
     engine.dispose()
 
 
+def parent_of(process):
+    """Return the id of the process that a process was started by."""
+    return int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+def processes_of(parent):
+    """Return the ids of all processes below one."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            above = parent_of(folder.name)
+        except OSError:
+            continue
+        if above == parent:
+            child = int(folder.name)
+            found += [child, *processes_of(child)]
+    return found
+
+
+def files_of(process):
+    """Return how many files and sockets a process has open."""
+    return len(list(Path(f"/proc/{process}/fd").iterdir()))
+
+
+def wait_until_gone(pids):
+    """Wait until none of some processes is left, not even as a zombie."""
+    end = time.monotonic() + 300
+    while any(Path(f"/proc/{pid}").exists() for pid in pids):
+        assert time.monotonic() < end, "processes are left behind"
+        time.sleep(0.05)
+
+
 class Server:
     """A server in a process of its own."""
 

@@ -3,6 +3,8 @@
 import itertools
 import os
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -16,16 +18,21 @@ from alloc.server.requests import Request
 class ActRequest(Request):
     """Do something."""
 
-    act: str = Field("echo", description="echo, hold, hog, crash, fail, refuse or doubt.")
-    until: str = Field("", description="hold: the file whose coming ends it; without one, never.")
+    act: str = Field("echo", description="echo, hold, start, hog, crash, fail, refuse or doubt.")
+    until: str = Field(
+        "", description="hold, start: the file whose coming ends it; without one, never."
+    )
     asked_s: float | None = None
-    text: str = ""
+    text: str = Field("", description="What is echoed; start: the file for the id of a process.")
 
 
 def run_act(request, tell, limits):
     """Do what the request says, and return its text."""
     tell(f"starting: {request.text}")
-    if request.act == "hold":
+    if request.act == "start":
+        process = subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"])
+        Path(request.text).write_text(f"{process.pid}\n")
+    if request.act in ("hold", "start"):
         until = request.until or os.environ.get("ALLOC_TEST_GO")
         steps = itertools.count(1)
         while not (until and Path(until).exists()):

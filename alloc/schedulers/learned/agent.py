@@ -40,8 +40,8 @@ class AgentScheduler:
     agent
         Any object with ``predict``, see `Agent`: for example a loaded ``MaskablePPO``. An agent
         that takes no ``action_masks`` may choose an action that is not allowed; what that means is
-        the kind's rule (DL2's window: it ends the slot). With more than one process it must
-        pickle.
+        the kind's rule (DL2's window: it ends the slot). Of an agent of Stable-Baselines3 only its
+        policy is kept. With more than one process it must pickle.
     spec
         What it is shown: that of the environment it was trained in.
     name

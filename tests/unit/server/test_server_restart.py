@@ -4,32 +4,17 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from pathlib import Path
 
 import pytest
-from server_harness import TESTS, act, wait_for, wait_for_stored, wait_until_ready
-
-
-def processes_of(parent):
-    """Return the ids of all processes below one."""
-    found = []
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            above = int(stat.read_text().rpartition(")")[2].split()[1])
-        except OSError:
-            continue
-        if above == parent:
-            child = int(stat.parent.name)
-            found += [child, *processes_of(child)]
-    return found
-
-
-def wait_until_gone(pids):
-    end = time.monotonic() + 300
-    while any(Path(f"/proc/{pid}").exists() for pid in pids):
-        assert time.monotonic() < end, "processes are left behind"
-        time.sleep(0.05)
+from server_harness import (
+    TESTS,
+    act,
+    processes_of,
+    wait_for,
+    wait_for_stored,
+    wait_until_gone,
+    wait_until_ready,
+)
 
 
 @pytest.mark.long
