@@ -20,6 +20,7 @@ import numpy as np
 from alloc.backends import SolverOptions
 from alloc.backends.column_bounds import bounded
 from alloc.backends.interrupts import Stop, stoppable
+from alloc.backends.network import is_network
 from alloc.backends.scaling import Scaling, power_of_two
 from alloc.certificate import Limit, beats
 from alloc.errors import SolverError
@@ -181,6 +182,12 @@ def solve(model: ArrayModel | CpSatModel | PyomoModel, options: SolverOptions) -
     if not len(model.cost):
         return _without_columns(model)
     ends = time.perf_counter() + options.time_limit_s
+    if model.integer.any() and options.start is None and is_network(model):
+        # HiGHS sees no clock while it prepares a tree for tens of thousands of whole columns.
+        raw = solve(replace(model, integer=np.zeros_like(model.integer)), options)
+        if raw.values is None or (np.abs(raw.values - np.rint(raw.values)) < _TOLERANCE).all():
+            return raw
+        options = replace(options, time_limit_s=max(ends - time.perf_counter(), 0.0))
     if model.integer.any():
         model = bounded(model)
     scaling = Scaling.of(model)

@@ -13,7 +13,7 @@ from alloc.planning.replay import ReplaySettings
 from alloc.planning.report import plan
 from alloc.result import Deferred, Limits, Result
 from alloc.solving import isolation, solve, solver
-from alloc.solving.right_sizing import method
+from alloc.solving.right_sizing.marginals import marginal_values
 
 LIMITS = Limits(gap=1e-4)
 REPLAY = ReplaySettings(jobs=20, replications=2)
@@ -23,13 +23,13 @@ REPLAY = ReplaySettings(jobs=20, replications=2)
 def counted(monkeypatch):
     """How often marginal values are worked out; tests may make it an interrupt."""
     calls = []
-    real = method.marginal_values
+    real = marginal_values
 
     def values(data, seconds):
         calls.append(seconds)
         return real(data, seconds)
 
-    monkeypatch.setattr(method, "marginal_values", values)
+    monkeypatch.setattr("alloc.solving.right_sizing.method.marginal_values", values)
     return calls
 
 
@@ -38,7 +38,7 @@ def interrupted(monkeypatch):
     def values(data, seconds):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(method, "marginal_values", values)
+    monkeypatch.setattr("alloc.solving.right_sizing.method.marginal_values", values)
 
 
 def tiny():

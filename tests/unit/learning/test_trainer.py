@@ -24,10 +24,14 @@ class Scripted(Trainer):
     def advance(self) -> str:
         value = self.values[self.step]
         self.step += 1
-        with torch.no_grad():
-            self.network.weight.fill_(self.step)
+        torch.nn.init.constant_(self.weight, self.step)
         self.kept.append(self._keep_best(value))
         return ""
+
+    @property
+    def weight(self) -> torch.Tensor:
+        """The weight of the network in training."""
+        return next(iter(self.network.parameters()))
 
     def state(self) -> State:
         raise NotImplementedError
@@ -55,14 +59,14 @@ def test_the_first_of_the_best_weights_are_kept(values: list[float], kept: list[
     assert trainer.kept == kept
     best = values.index(min(value for value in values if not math.isnan(value)))
     assert trainer.best_value == values[best]
-    assert trainer.best().weight.item() == best + 1
+    assert next(iter(trainer.best().parameters())).item() == best + 1
     # The network in training is another one: it has gone on.
-    assert trainer.network.weight.item() == len(values)
+    assert trainer.weight.item() == len(values)
 
 
 def test_before_any_validation_the_best_are_the_first_weights() -> None:
     trainer = Scripted([math.nan])
-    before = trainer.network.weight.item()
+    before = trainer.weight.item()
     trainer.advance()
-    assert trainer.best().weight.item() == before
+    assert next(iter(trainer.best().parameters())).item() == before
     assert trainer.best_value == math.inf
