@@ -244,8 +244,7 @@ class Result(Documented, Generic[S]):
         For an infeasible problem, what would make it feasible, the option that changes least
         first.
     sensitivities
-        What a little more of each thing would do to the objective. Where it takes further solves,
-        it is worked out when it is first looked at (`Deferred`), in the time that the search left.
+        What a little more of each thing would do to the objective.
     assumptions
         What the answer takes for granted, in sentences.
     """

@@ -116,6 +116,7 @@ def at_random(kind: str, seed: int) -> Any:
     decider = own.make_decider(network, parameters_of(spec), name="random")
     return SimpleNamespace(
         name="random",
+        information="chance",
         needs=own.needs,
         features=own.features,
         decide=decider.decide,
