@@ -193,7 +193,7 @@ def test_where_no_process_can_be_forked_the_server_hears_of_it(missing, monkeypa
 def test_workers_go_on_where_their_parent_can_open_no_file(settings, monkeypatch):
     """One that is not handed over is missing; those at work must not end with it."""
     # A parent of its own: the sockets of other tests' workers are more than it may open here.
-    parents = {}
+    parents: dict[bool, Any] = {}
     monkeypatch.setattr(worker_parent, "_parents", parents)
 
     async def started():
