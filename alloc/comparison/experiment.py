@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import platform
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, nullcontext
+from contextlib import closing, nullcontext, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from os import PathLike, cpu_count
+from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from alloc.comparison.bounds import (
@@ -276,7 +279,8 @@ class _Run:
             joblib.parallel_config(**_backend(self._parallel, self._jobs)),
         ):
             backend = joblib.parallel.get_active_backend()[0]
-            calls = [joblib.delayed(function)(*given) for given in arguments]
+            here = (Path.cwd(), tuple(sys.path))
+            calls = [joblib.delayed(_as_here)(here, function, *given) for given in arguments]
             if self._jobs == 1 or not backend.supports_return_generator:
                 # One call, or one for each process, at a time, so that each batch is stored before
                 # the next one starts.
@@ -286,6 +290,20 @@ class _Run:
                 return
             # A batch of more than one call would hold back finished cells.
             yield from joblib.Parallel(return_as="generator_unordered", batch_size=1)(calls)
+
+
+def _as_here(here: tuple[Path, tuple[str, ...]], function: Callable[..., Out], *given: Any) -> Out:
+    """Call a function where a comparison is asked for: joblib uses processes again elsewhere.
+
+    Schedulers named by their module are looked for in the working folder and on Python's path.
+    """
+    folder, path = here
+    if folder != Path.cwd():
+        # On another machine there may be no such folder.
+        with suppress(OSError):
+            os.chdir(folder)
+    sys.path += [entry for entry in path if entry not in sys.path]
+    return function(*given)
 
 
 def _backend(parallel: str | None, jobs: int) -> dict[str, Any]:

@@ -445,7 +445,13 @@ def test_everything_that_stands_for_a_scheduler_is_compared(folder: Path) -> Non
 
 
 @pytest.mark.long
-def test_other_processes_find_it_by_its_place(folder: Path) -> None:
+def test_other_processes_find_it_by_its_place(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "elsewhere").mkdir()
+    monkeypatch.chdir(folder / "elsewhere")
+    compare([INSTANCE], ["fifo", "las"], time_limit_s=5, jobs=2)  # the processes stay there
+    monkeypatch.chdir(folder)
     given: list[Any] = [
         "./rules.py:shortest",
         "rules:told",
