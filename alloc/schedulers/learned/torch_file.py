@@ -234,7 +234,7 @@ def _inferring(module: torch.nn.Module) -> Iterator[None]:
         yield
     finally:
         if was_training:
-            with suppress(NotImplementedError):
+            with suppress(NotImplementedError):  # as above
                 module.train()
 
 

@@ -34,13 +34,13 @@ class Scripted(Trainer):
         return next(iter(self.network.parameters()))
 
     def state(self) -> State:
-        raise NotImplementedError
+        return {"values": self.values}
 
     def restore(self, state: State) -> None:
-        raise NotImplementedError
+        self.values = state["values"]
 
     def account(self) -> Account:
-        raise NotImplementedError
+        raise AssertionError("nobody asks for a card")
 
 
 @pytest.mark.parametrize(
