@@ -302,7 +302,7 @@ def _as_here(here: tuple[Path, tuple[str, ...]], function: Callable[..., Out], *
         # On another machine there may be no such folder.
         with suppress(OSError):
             os.chdir(folder)
-    sys.path += [entry for entry in path if entry not in sys.path]
+    sys.path.extend(entry for entry in path if entry not in sys.path)
     return function(*given)
 
 
