@@ -69,7 +69,9 @@ class Worker:
     @property
     def is_alive(self) -> bool:
         """Whether the process is there: it has not closed its end of the channel."""
-        return self.killed_for is None and not self._reader.at_eof()
+        # The channel of a process that ended before it had read its job has an error, not an end.
+        is_closed = self._reader.at_eof() or self._reader.exception() is not None
+        return self.killed_for is None and not is_closed
 
     def kill(self, reason: Reason) -> None:
         """End the process and what it has started at once, whatever it does."""

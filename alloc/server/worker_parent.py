@@ -26,6 +26,8 @@ from alloc.server import worker
 
 # One thread each: what a solver may use is decided by the request, not by the BLAS below it.
 _ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+_LEAVE_S = 5.0
+"""Time to kill the workers and leave, seconds: a thousand times what it takes."""
 
 
 def start_worker(channel: socket.socket, preload: bool) -> socket.socket:
@@ -93,7 +95,11 @@ class _Parent:
     def end(self) -> None:
         self.control.close()
         self._process.terminate()
-        self._process.wait()
+        try:
+            self._process.wait(_LEAVE_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
 
 
 _parents: dict[bool, _Parent] = {}

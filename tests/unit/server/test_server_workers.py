@@ -115,6 +115,18 @@ def test_what_a_job_has_started_ends_with_its_worker(how, open_client, settings,
     assert act(client, wait=30).status_code == 200
 
 
+def test_a_worker_that_dies_before_it_has_read_its_job_is_replaced(open_client, settings):
+    """Else the next job is given to it, and fails too."""
+    client = open_client(settings.replace(workers=1))
+    worker = act(client, wait=30).json()["process"]
+    os.kill(worker, signal.SIGSTOP)
+    job = act(client, act="hold").json()["id"]
+    wait_for(client, job, states=("running",))
+    os.kill(worker, signal.SIGKILL)
+    assert wait_for(client, job)["state"] == "failed"
+    assert act(client, wait=30).json()["process"] != worker
+
+
 @pytest.mark.long
 def test_workers_die_with_their_parent_and_the_next_job_finds_others(open_client, settings):
     """The system may kill any process when memory runs out."""
@@ -131,6 +143,24 @@ def test_workers_die_with_their_parent_and_the_next_job_finds_others(open_client
     after = act(client, wait=30).json()["process"]
     assert parent_of(after) != parent
     wait_until_gone([parent, before])
+
+
+def test_a_parent_that_does_not_leave_is_killed(settings, monkeypatch):
+    """Else a server whose workers' parent hangs would never end."""
+    monkeypatch.setattr(worker_parent, "_parents", {})
+    monkeypatch.setattr(worker_parent, "_LEAVE_S", 0.01)
+
+    async def left_by_a_stopped_parent():
+        worker = Worker(settings.replace(preload=False))
+        await worker.open()
+        stopped = parent_of(worker.pid)
+        os.kill(stopped, signal.SIGSTOP)
+        for parent in worker_parent._parents.values():
+            parent.end()
+        wait_until_gone([stopped, worker.pid])
+        await worker.close()
+
+    asyncio.run(left_by_a_stopped_parent())
 
 
 @pytest.mark.long
