@@ -21,7 +21,8 @@ from alloc.documents.shapes import shape_of
 
 _NOTHING: Mapping[str, str] = {}
 Known = dict[int, str]
-"""The text of each tuple by its id, while all of them are alive: jobs share many."""
+"""The text of each tuple by its id, and of what documents repeat, while all of it is alive: jobs
+share many."""
 
 
 def canonical_record(record: Any, leave_out: Collection[str] = ()) -> bytes:
@@ -103,7 +104,12 @@ def text_of(value: Any, known: Known, field: str = "value") -> str:
     if kind is int and -MAX_WHOLE < value < MAX_WHOLE:
         return repr(value)
     if is_dataclass(value):
-        return text_of_record(value, known)
+        if not shape_of(kind).repeated:
+            return text_of_record(value, known)
+        text = known.get(id(value))
+        if text is None:
+            text = known[id(value)] = text_of_record(value, known)
+        return text
     return _dumped(encode(value, field))
 
 
