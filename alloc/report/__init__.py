@@ -1,3 +1,1 @@
 """The report: one HTML file that says what is proved and how far each scheduler is from it."""
-
-from alloc.report.report import write_report as write_report
