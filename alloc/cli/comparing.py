@@ -225,7 +225,7 @@ def _show_unfinished(place: str, *, by: str, json: bool, markdown: bool, whoever
 
 def say_report(comparison: "Comparison", folder: Path, context: typer.Context) -> None:
     """Write the HTML report with its figures, and say where it is."""
-    from alloc.report.report import write_report
+    from alloc.report import write_report
 
     page, *_ = write_report(
         comparison,

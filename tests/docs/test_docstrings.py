@@ -15,7 +15,7 @@ from alloc.families import FAMILIES
 ROOMS = (
     *("alloc", "alloc.certificate", "alloc.client", "alloc.comparison", "alloc.documents"),
     *("alloc.families", "alloc.family", "alloc.instances", "alloc.model_builder"),
-    *("alloc.objectives", "alloc.plotting", "alloc.problems.right_sizing", "alloc.report.report"),
+    *("alloc.objectives", "alloc.plotting", "alloc.problems.right_sizing", "alloc.report"),
     *("alloc.result", "alloc.schedulers", "alloc.schedulers.state", "alloc.server"),
     *("alloc.simulation", "alloc.topology", "alloc.verification", "alloc.workload"),
     "alloc.workload.parallelism",

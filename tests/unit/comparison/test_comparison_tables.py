@@ -28,7 +28,7 @@ from alloc.errors import UnsupportedFeatureError
 from alloc.instances import load
 from alloc.objectives import objective
 from alloc.problems.allocation.instance import Instance
-from alloc.report.report import write_report
+from alloc.report import write_report
 from alloc.result import Result
 
 

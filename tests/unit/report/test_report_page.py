@@ -13,7 +13,7 @@ from alloc import solving
 from alloc.comparison import Comparison, compare
 from alloc.errors import AllocError, InstanceError, UnsupportedFeatureError
 from alloc.problems.allocation.instance import Instance
-from alloc.report.report import write_report
+from alloc.report import write_report
 from alloc.schedulers.state import Knowledge
 from alloc.topology import HostType, flat_cluster
 from alloc.workload import Configuration, Job, TaskGroup
