@@ -65,7 +65,8 @@ def text_of_record(
         Texts of other members, by name.
     """
     members = []
-    for name, head, default, write in _fields(type(record)):
+    kind: Any = type(record)
+    for name, head, default, write in _fields(kind):
         value = getattr(record, name)
         # What is not the default may still be equal to it, but an array has no one answer.
         if value is default or (leave_out and name in leave_out):

@@ -52,7 +52,7 @@ def by_milp(instance: Instance) -> float:
     slot_s = instance.slot_s or 0.0
     value, job_of, use = [], [], []
     for j, job in enumerate(instance.jobs):
-        kept: list[tuple[float, int, int]] = []
+        kept: list[tuple[float, float, float]] = []
         ways = [
             (min(slot_s * c.rate / job.work, job.work_left / job.work), *c.demand[:2])
             for c in job.configurations
