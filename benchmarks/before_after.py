@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import datetime
 import json
 import math
 import os
@@ -194,13 +195,31 @@ def write_record(path: Path, before: Path, rows: Sequence[Row]) -> None:
     Groups that were run one after the other make one record; rows of other commits, or of another
     machine, are no part of it.
     """
-    new = {row.name: {**dataclasses.asdict(row), "ratio": row.ratio} for row in rows}
-    record = {"before": commit_of(before), "environment": environment(), "rows": new}
+    new = {
+        row.name: {**dataclasses.asdict(row), "ratio": row.ratio, "interval": row.interval}
+        for row in rows
+    }
+    record = {
+        "date": datetime.date.today().isoformat(),
+        "before": commit_of(before),
+        "environment": environment(),
+        "rows": new,
+    }
     if path.exists():
         known = json.loads(path.read_text(encoding="utf-8"))
         if _origin(known) == _origin(record):
             record["rows"] = known["rows"] | new
     path.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+
+
+def table(record: dict[str, Any]) -> str:
+    """Return the rows of a record as a table of Markdown, the largest ratio first."""
+    lines = ["| workload | ratio | interval | before, ms | after, ms |", "|---|---|---|---|---|"]
+    for name, row in sorted(record["rows"].items(), key=lambda item: -item[1]["ratio"]):
+        low, high = row["interval"]
+        old, new = (f"{1e3 * statistics.median(row[tree]):,.1f}" for tree in ("before", "after"))
+        lines.append(f"| {name} | {row['ratio']:.2f} | {low:.2f} to {high:.2f} | {old} | {new} |")
+    return "\n".join(lines)
 
 
 def _origin(record: dict[str, Any]) -> tuple[str, dict[str, str]]:

@@ -12,6 +12,8 @@ from __future__ import annotations
 import time
 from contextlib import nullcontext
 from dataclasses import replace
+from heapq import heappop, heappush
+from itertools import count
 
 import numpy as np
 
@@ -29,8 +31,9 @@ MAX_ENTRIES = 2_000
 _WORK = 50_000
 """Entries times leaves that may be looked at, some twenty milliseconds."""
 _MAX_NODES = 100
-_FEW_NODES = 10
-"""Relaxations that take as long as HiGHS does with a small program and the proof after it."""
+_FEW_NODES = 40
+"""Relaxations that take as long as HiGHS does with a small program, and the proof after it: some
+fifteen milliseconds. All but one of 33 contended rounds of 20 to 100 jobs end before."""
 _BRIEF_S = 0.25
 """For the second run of HiGHS at most, for the tree at least, seconds."""
 _WHOLE = 1e-6
@@ -163,7 +166,7 @@ def _confirmed(
 
 
 class _Tree:
-    """Depth-first branch and bound that closes a leaf only by a bound proved in numpy."""
+    """Best-first branch and bound that closes a leaf only by a bound proved in numpy."""
 
     def __init__(
         self,
@@ -196,20 +199,24 @@ class _Tree:
         self.nothing = _NOTHING * _cheapest(model, units)
         self.root = -self.sign * np.inf
         self.bound = value
+        self.limits = (model.lower, model.upper)
         self.ends = time.perf_counter() + seconds
 
     def run(self, stop: Stop, max_nodes: int | None = None) -> bool:
         """Search until Ctrl-C; return whether every leaf is closed, which proves `bound`."""
-        leaves = [(self.model.lower, self.model.upper)]
+        # The least bound first: depth first solves up to twice as many relaxations.
+        leaves = [(-np.inf, 0, self.model.lower, self.model.upper)]
         left = max(min(max_nodes or _MAX_NODES, _WORK // max(self.model.matrix.nnz, 1)), 1)
-        columns = np.arange(len(self.model.cost))
-        least = np.inf
+        least, born = np.inf, count(1)
         while leaves:
+            parent, _, lower, upper = heappop(leaves)
+            if parent >= self._target():
+                least = min(least, parent)
+                continue
             if left == 0 or stop.pressed:
                 return False
             left -= 1
-            lower, upper = leaves.pop()
-            self.program.set_column_bounds(columns, lower, upper)
+            self._set_limits(lower, upper)
             # A relaxation takes a millisecond, but the simplex method may go round in circles.
             found = self.program.solve(self.ends - time.perf_counter())
             if found is None:
@@ -238,10 +245,17 @@ class _Tree:
             point = np.floor(found.values[split])
             below, above = upper.copy(), lower.copy()
             below[split], above[split] = point, point + 1.0
-            leaves += [(lower, below), (above, upper)]
+            heappush(leaves, (bound, next(born), above, upper))
+            heappush(leaves, (bound, next(born), lower, below))
         # A solution that keeps its rows within a tolerance only may cost less than is proved.
         self.bound = self.sign * float(least) if np.isfinite(least) else self.value
         return True
+
+    def _set_limits(self, lower: Array, upper: Array) -> None:
+        """Give the relaxation the limits of a leaf; most columns have them from the leaf before."""
+        before, self.limits = self.limits, (lower, upper)
+        changed = np.flatnonzero((lower != before[0]) | (upper != before[1]))
+        self.program.set_column_bounds(changed, lower[changed], upper[changed])
 
     def _target(self) -> float:
         """Return what a leaf's bound must reach, in minimisation."""

@@ -2,16 +2,19 @@
 
 from collections.abc import Iterable
 from enum import IntEnum
+from typing import TYPE_CHECKING
 
-from alloc.certificate import Certificate
 from alloc.errors import (
     AllocError,
     BackendUnavailableError,
     InstanceError,
     UnsupportedFeatureError,
 )
-from alloc.problems.allocation.solution import Solution
-from alloc.result import Result
+
+if TYPE_CHECKING:
+    from alloc.certificate import Certificate
+    from alloc.problems.allocation.solution import Solution
+    from alloc.result import Result
 
 
 class ExitCode(IntEnum):
@@ -43,12 +46,12 @@ def code_of_error(error: AllocError) -> ExitCode:
     return ExitCode.BAD_INPUT if isinstance(error, _CALLER_CAN_CURE) else ExitCode.UNEXPECTED
 
 
-def code_of_result(result: Result[Solution]) -> ExitCode:
+def code_of_result(result: "Result[Solution]") -> ExitCode:
     """Return the exit code for a result; limits and infeasibility are results, not errors."""
     return code_of_certificate(result.certificate)
 
 
-def code_of_certificate(certificate: Certificate) -> ExitCode:
+def code_of_certificate(certificate: "Certificate") -> ExitCode:
     """Return the exit code for what is claimed about an answer, or that there is none."""
     if certificate.limit == "interrupt":
         return ExitCode.INTERRUPTED

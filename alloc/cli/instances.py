@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -20,7 +20,9 @@ from alloc.cli.door import say
 from alloc.cli.settings import parse_settings, split_settings
 from alloc.cli.sources import on_cluster, read_instance
 from alloc.cli.topology import HostTypeOption, TopologyOption
-from alloc.problems.allocation.instance import Instance
+
+if TYPE_CHECKING:
+    from alloc.problems.allocation.instance import Instance
 
 app = typer.Typer(help="Stored instances, generators and trace readers.", no_args_is_help=True)
 
@@ -94,7 +96,7 @@ def show_instance(instance: options.InstanceArgument, json: options.JsonOption =
     show(facts(_facts(problem)))
 
 
-def _facts(problem: Instance) -> list[tuple[str, object]]:
+def _facts(problem: "Instance") -> list[tuple[str, object]]:
     topology, jobs = problem.topology, problem.jobs
     kinds = sorted({job.elasticity for job in jobs})
     arrivals = [job.arrival_s for job in jobs]
@@ -284,7 +286,7 @@ def print_schema(
     print_json(json_schema(kind))
 
 
-def _deliver(made: Instance, output: Path | None) -> None:
+def _deliver(made: "Instance", output: Path | None) -> None:
     if output is None:
         print_text(made.to_json())
         return

@@ -64,6 +64,8 @@ BackendOption = Annotated[
         autocompletion=completion.complete_backend,
     ),
 ]
+SECONDS, GAP = 60.0, 1e-6
+"""Defaults of `alloc.result.Limits`, which takes numpy along: help has to do without."""
 TimeLimitOption = Annotated[
     float, typer.Option(help="Wall time of a solve.", metavar="SECONDS", min=0.001)
 ]

@@ -5,11 +5,10 @@ import math
 import time
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from alloc.certificate import Certificate
 from alloc.cli import options
 from alloc.cli.clusters import read_cluster
 from alloc.cli.console import print_text, progress, require_writable, save, show
@@ -17,7 +16,9 @@ from alloc.cli.door import say
 from alloc.cli.exit_code import ExitCode, code_of_result
 from alloc.cli.sources import read_instance, with_moves
 from alloc.cli.topology import HostTypeOption, TopologyOption
-from alloc.result import Limits
+
+if TYPE_CHECKING:
+    from alloc.certificate import Certificate
 
 GoalOption = Annotated[
     str,
@@ -54,6 +55,7 @@ def place_command(
     require_writable(output)
     problem = read_instance(instance, read_cluster(topology, host_type))
     problem = with_moves(problem, move_budget, evict)
+    from alloc.result import Limits
     from alloc.solving.placing.place import place
 
     with progress(f"placing {problem.name}", quiet) as report:
@@ -119,6 +121,7 @@ def defrag_command(
     problem = read_instance(instance, read_cluster(topology, host_type))
     if job is not None and empty:
         raise typer.BadParameter("give --for or --empty, not both")
+    from alloc.result import Limits
     from alloc.solving.placing.defragmentation import consolidate, drain, make_room
 
     with progress(f"re-placing {problem.name}", quiet) as report:
@@ -187,6 +190,7 @@ def explain_command(
     problem = read_instance(instance, read_cluster(topology, host_type))
     running = {a.job for a in problem.running}
     asked = [job] if job is not None else [j.id for j in problem.jobs if j.id not in running]
+    from alloc.result import Limits
     from alloc.solving.gang.cures import amount
     from alloc.solving.placing.explain import explain
 
@@ -222,7 +226,7 @@ def explain_command(
     return ExitCode.SOLVED
 
 
-def _show_levels(stages: Sequence[Certificate]) -> None:
+def _show_levels(stages: "Sequence[Certificate]") -> None:
     """Show what each level of a goal reached, where there are several."""
     if len(stages) < 2:
         return
@@ -245,7 +249,7 @@ def _show_reasons(unplaced: Any) -> None:
         print_text(reason)
 
 
-def _unit(certificate: Certificate) -> str:
+def _unit(certificate: "Certificate") -> str:
     """Return the unit of what a placement is about."""
     from alloc.objectives import objective
 

@@ -11,7 +11,6 @@ from alloc.cli.door import say
 from alloc.cli.exit_code import ExitCode, code_of_certificate
 from alloc.cli.settings import split_settings
 from alloc.errors import InstanceError
-from alloc.result import Limits
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -147,6 +146,7 @@ def ranks_command(
     require_writable(output)
     from alloc.instances.topologies import read_topology
     from alloc.problems.rank_mapping import value_mapping
+    from alloc.result import Limits
     from alloc.solving import solve
     from alloc.solving.rank_mapping.method import rank_problem
     from alloc.workload.parallelism import transformer_parallelism

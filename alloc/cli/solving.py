@@ -1,7 +1,7 @@
 """``alloc solve``."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -19,7 +19,9 @@ from alloc.cli.door import say
 from alloc.cli.exit_code import ExitCode, code_of_result
 from alloc.cli.sources import read_answer, read_problem, solution_of
 from alloc.cli.topology import HostTypeOption, TopologyOption
-from alloc.result import Limits, Result
+
+if TYPE_CHECKING:
+    from alloc.result import Result
 
 
 def solve_command(
@@ -29,11 +31,11 @@ def solve_command(
     topology: TopologyOption = None,
     host_type: HostTypeOption = None,
     method: options.MethodOption = "auto",
-    time_limit: options.TimeLimitOption = Limits.seconds,
+    time_limit: options.TimeLimitOption = options.SECONDS,
     gap: Annotated[
         float,
         typer.Option(help="Stop at this relative gap, where a method can stop early.", min=0.0),
-    ] = Limits.gap,
+    ] = options.GAP,
     seed: options.SeedOption = 0,
     workers: Annotated[int, typer.Option(help="Threads of the solver.", min=1)] = 1,
     memory_limit: Annotated[
@@ -70,6 +72,7 @@ def solve_command(
         start = read_answer(warm_start)
         solution_of(start, warm_start)  # refused here, where the file has a name
     from alloc.families import family_of
+    from alloc.result import Limits
     from alloc.solving import solve
 
     chosen = family_of(asked, family)
@@ -95,7 +98,7 @@ def solve_command(
     return code_of_result(result)
 
 
-def _explain(result: Result[Any], output: Path | None) -> None:
+def _explain(result: "Result[Any]", output: Path | None) -> None:
     """Say on standard error what an exit code other than 0 means."""
     certificate = result.certificate
     if certificate.status == "infeasible":

@@ -3,14 +3,15 @@
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from alloc.cli.clusters import Cluster
 from alloc.errors import InstanceError, nearest
-from alloc.problems.allocation.instance import Instance, Moves
-from alloc.problems.right_sizing.problem import PlanningProblem
-from alloc.result import Result
 from alloc.serialisation import Documented
+
+if TYPE_CHECKING:
+    from alloc.problems.allocation.instance import Instance
+    from alloc.problems.right_sizing.problem import PlanningProblem
 
 T = TypeVar("T")
 D = TypeVar("D", bound=Documented)
@@ -20,7 +21,7 @@ _NO_CLUSTER = "is {}, and --topology gives the cluster of an instance; leave it 
 STDIN, STDIN_NAME = "-", "standard input"
 
 
-def read_instance(reference: str, cluster: Cluster | None = None) -> Instance:
+def read_instance(reference: str, cluster: Cluster | None = None) -> "Instance":
     """Return the instance that a file, a stored id or ``-`` (standard input) stands for.
 
     Parameters
@@ -37,6 +38,8 @@ def read_instance(reference: str, cluster: Cluster | None = None) -> Instance:
         cluster does not have.
     """
     if _is_document(reference):
+        from alloc.problems.allocation.instance import Instance
+
         return read_as(reference, Instance) if cluster is None else _read_on(reference, cluster)
     from alloc.instances import load
 
@@ -45,7 +48,7 @@ def read_instance(reference: str, cluster: Cluster | None = None) -> Instance:
     return on_cluster(load(reference), cluster)
 
 
-def on_cluster(problem: Instance, cluster: Cluster | None) -> Instance:
+def on_cluster(problem: "Instance", cluster: Cluster | None) -> "Instance":
     """Return an instance on another cluster, which its description then names.
 
     Raises
@@ -64,7 +67,7 @@ def on_cluster(problem: Instance, cluster: Cluster | None) -> Instance:
     return problem.replace(topology=topology, description=described)
 
 
-def _read_on(reference: str, cluster: Cluster) -> Instance:
+def _read_on(reference: str, cluster: Cluster) -> "Instance":
     """Read a document of an instance with another cluster in the place of its own, if it has one.
 
     Its own is not looked at: what the jobs ask for need not fit there.
@@ -88,7 +91,7 @@ def _read_on(reference: str, cluster: Cluster) -> Instance:
         raise InstanceError(f"{name}: {error}") from None
 
 
-def read_planning_problem(reference: str) -> PlanningProblem:
+def read_planning_problem(reference: str) -> "PlanningProblem":
     """Return the planning problem that a file, a stored id or ``-`` (standard input) stands for.
 
     Raises
@@ -97,6 +100,8 @@ def read_planning_problem(reference: str) -> PlanningProblem:
         If there is no such file or id, or the document is malformed.
     """
     if _is_document(reference):
+        from alloc.problems.right_sizing.problem import PlanningProblem
+
         return read_as(reference, PlanningProblem)
     from alloc.instances.stored_planning import load_stored_planning, stored_planning_ids
 
@@ -151,11 +156,13 @@ def _require_stored(reference: str, known: Sequence[str], what: str, cure: str) 
         )
 
 
-def with_moves(problem: Instance, budget: int | None, evict: bool) -> Instance:
+def with_moves(problem: "Instance", budget: int | None, evict: bool) -> "Instance":
     """Return an instance with what the command line says of its running jobs.
 
     Without a word, there or in the instance, they stay where they are.
     """
+    from alloc.problems.allocation.instance import Moves
+
     if budget is None and not evict:
         pinned = problem.moves is None and bool(problem.running)
         return problem.replace(moves=Moves(budget=0)) if pinned else problem
@@ -269,6 +276,8 @@ def solution_of(answer: Any, path: Path) -> Any:
     InstanceError
         If the result has none.
     """
+    from alloc.result import Result
+
     if not isinstance(answer, Result):
         return answer
     if answer.solution is None:

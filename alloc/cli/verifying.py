@@ -13,8 +13,6 @@ from alloc.cli.exit_code import ExitCode
 from alloc.cli.sources import name_of, read_answer, read_problem, solution_of, with_moves
 from alloc.cli.topology import HostTypeOption, TopologyOption
 from alloc.errors import InstanceError
-from alloc.problems.allocation.instance import Instance
-from alloc.result import Result
 
 
 def verify_command(
@@ -41,6 +39,9 @@ def verify_command(
 
     Exit code: 0 if it is feasible, 3 if it breaks a rule or claims too much.
     """
+    from alloc.problems.allocation.instance import Instance
+    from alloc.result import Result
+
     asked = read_problem(problem, read_cluster(topology, host_type))
     found = read_answer(answer)
     if isinstance(asked, Instance):

@@ -7,6 +7,7 @@ import types
 from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Annotated, Any, Union, get_args, get_origin
+from weakref import WeakValueDictionary
 
 import numpy as np
 
@@ -15,6 +16,9 @@ from alloc.documents.places import place_of
 from alloc.documents.records import field_types, is_record, record_class_of, scalar_of
 from alloc.documents.shapes import Convert, Special, shape_of
 from alloc.errors import InstanceError
+
+_REPEATED: WeakValueDictionary[Any, Any] = WeakValueDictionary()
+"""Records in use of which documents have many, by class and fields."""
 
 
 class _Wrong(Exception):
@@ -44,9 +48,17 @@ def built(part: Part) -> Any:
 
 
 def _build(part: Part, shared: Any) -> Any:
-    record_class, common, plain, converted = _plan(type(part))
+    record_class, common, plain, converted, repeated = _plan(type(part))
     values, stated = part.__dict__, part.model_fields_set
     given = {name: values[name] for name in plain & stated}
+    key = None
+    if repeated:
+        try:
+            key = (record_class, *given.items())
+            if (known := _REPEATED.get(key)) is not None:
+                return known
+        except TypeError:  # a mapping is no key
+            key = None
     name = ""
     try:
         if common is not None:
@@ -61,18 +73,20 @@ def _build(part: Part, shared: Any) -> Any:
     except InstanceError as error:
         raise _Wrong(str(error), by_field=True) from None
     try:
-        return record_class(**given)
+        found = record_class(**given)
     except InstanceError as error:
         raise _Wrong(str(error), by_field=False) from None
+    return found if key is None else _REPEATED.setdefault(key, found)
 
 
 @cache
 def _plan(
     model: type[Part],
-) -> tuple[Any, tuple[str, Convert] | None, frozenset[str], tuple[tuple[str, Convert], ...]]:
+) -> tuple[Any, tuple[str, Convert] | None, frozenset[str], tuple[tuple[str, Convert], ...], bool]:
     """Return the dataclass of a model, what its parts share, and how its fields are read.
 
-    First the names of the fields that are taken as they are, then the others.
+    First the names of the fields that are taken as they are, then the others; last whether
+    documents repeat it.
     """
     record_class = record_class_of(model)
     shape, hints = shape_of(record_class), field_types(record_class)
@@ -84,7 +98,8 @@ def _plan(
         for member in dataclasses.fields(record_class)
     }
     converted = tuple((name, convert) for name, convert in fields.items() if convert is not None)
-    return record_class, common, frozenset(fields) - dict(converted).keys(), converted
+    plain = frozenset(fields) - dict(converted).keys()
+    return record_class, common, plain, converted, shape.repeated
 
 
 def _special(name: str, hint: Any, special: Special | None) -> Convert | None:

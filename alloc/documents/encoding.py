@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
-import json
 import math
 import numbers
 from collections.abc import Callable, Mapping, Sequence
@@ -18,8 +16,8 @@ from alloc.documents.records import default_of
 from alloc.documents.shapes import Special, shape_of
 from alloc.errors import InstanceError
 
-# Beyond 64 bits a float is written as a float.
-_MAX_WHOLE = 2**63
+MAX_WHOLE = 2**63
+"""Whole numbers from here on, beyond 64 bits, are written as floats."""
 _AS_THEY_ARE = frozenset({str, bool, type(None)})
 
 
@@ -28,25 +26,8 @@ def header(kind: str) -> dict[str, Any]:
     return {"schema_version": version_of(kind), "kind": kind}
 
 
-def canonical_record(record: Any, leave_out: Sequence[str] = ()) -> bytes:
-    """Return a dataclass as canonical JSON, without the fields that have their default."""
-    return canonical(encode_part(record, leave_out))
-
-
-def fingerprint(record: Any) -> str:
-    """Return the SHA-256 of a dataclass in canonical JSON, hexadecimal."""
-    return hashlib.sha256(canonical_record(record)).hexdigest()
-
-
-def canonical(plain: Any) -> bytes:
-    """Return plain JSON values as canonical JSON: keys sorted, the same bytes for the same."""
-    return json.dumps(
-        plain, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False
-    ).encode("ascii")
-
-
 @cache
-def _fields(kind: Any) -> tuple[tuple[str, Any, Callable[[Any, str], Any] | None], ...]:
+def field_writers(kind: Any) -> tuple[tuple[str, Any, Callable[[Any, str], Any] | None], ...]:
     """Return names, defaults and writers of a dataclass's fields, in the order of its documents.
 
     The default is MISSING where there is none, or where it is written all the same.
@@ -81,7 +62,7 @@ def encode_part(part: Any, leave_out: Sequence[str] = ()) -> dict[str, Any]:
     kind: Any = type(part)
     shape = shape_of(kind)
     plain: dict[str, Any] = {"type": shape.tag} if shape.tag and shape.typed else {}
-    for name, default, write in _fields(kind):
+    for name, default, write in field_writers(kind):
         value = getattr(part, name)
         # What is not the default may still be equal to it, but an array has no one answer.
         if value is default or (leave_out and name in leave_out):
@@ -104,9 +85,9 @@ def encode(value: Any, field: str = "value") -> Any:
     if kind in _AS_THEY_ARE:
         return value
     if kind is int:
-        return value if -_MAX_WHOLE < value < _MAX_WHOLE else float(value)
+        return value if -MAX_WHOLE < value < MAX_WHOLE else float(value)
     if kind is float:
-        return _number(value, field)
+        return finite(value, field)
     if kind is tuple:
         return [encode(item, field) for item in value]
     if dataclasses.is_dataclass(value):
@@ -114,9 +95,9 @@ def encode(value: Any, field: str = "value") -> Any:
     if isinstance(value, str | bool):
         return value
     if isinstance(value, numbers.Integral):
-        return int(value) if abs(int(value)) < _MAX_WHOLE else float(value)
+        return int(value) if abs(int(value)) < MAX_WHOLE else float(value)
     if isinstance(value, numbers.Real):
-        return _number(float(value), field)
+        return finite(float(value), field)
     if isinstance(value, Mapping):
         return {name: encode(item, field) for name, item in value.items()}
     if isinstance(value, Sequence):
@@ -128,10 +109,10 @@ def encode(value: Any, field: str = "value") -> Any:
     )
 
 
-def _number(value: float, field: str) -> float | int:
+def finite(value: float, field: str) -> float | int:
     """Return a finite number; whole ones as integers, which also writes -0.0 as 0."""
     if not math.isfinite(value):
         raise InstanceError(f"{field} is {value}; documents hold finite numbers only.")
-    if value.is_integer() and abs(value) < _MAX_WHOLE:
+    if value.is_integer() and abs(value) < MAX_WHOLE:
         return int(value)
     return value

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from alloc.documents.encoding import canonical, encode, encode_part
+from alloc.documents.canonical import Known, text_of, text_of_record
+from alloc.documents.encoding import encode, encode_part
 from alloc.problems.allocation.instance import Instance
 from alloc.workload import Configuration, Job
 
@@ -20,16 +21,15 @@ def canonical_json(instance: Instance) -> bytes:
     numbers are written alike, whole floats as integers. Configurations are listed once, in order of
     first use, so that it makes no difference whether jobs share them.
     """
-    sets: dict[Configurations, int] = {}
-    set_of: dict[int, int] = {}
+    known: Known = {}
+    sets: dict[str, str] = {}  # Equal configurations have one text, which is quicker to look up.
+    jobs = []
     for job in instance.jobs:
-        key = id(job.configurations)
-        if key not in set_of:
-            set_of[key] = sets.setdefault(job.configurations, len(sets))
-    plain = encode_part(instance, leave_out=("description", "jobs"))
-    plain["configuration_sets"] = [encode(found) for found in sets]
-    plain["jobs"] = [_encode_job(job, set_of[id(job.configurations)]) for job in instance.jobs]
-    return canonical(plain)
+        text = text_of(job.configurations, known)
+        at = sets.setdefault(text, str(len(sets)))
+        jobs.append(text_of_record(job, known, ("configurations",), {"configurations": at}))
+    more = {"configuration_sets": f"[{','.join(sets)}]", "jobs": f"[{','.join(jobs)}]"}
+    return text_of_record(instance, known, ("description", "jobs"), more).encode("ascii")
 
 
 def encode_instance(instance: Instance) -> dict[str, Any]:
@@ -42,7 +42,7 @@ def encode_instance(instance: Instance) -> dict[str, Any]:
     }
 
 
-def _encode_job(job: Job, configuration_set: str | int | None) -> dict[str, Any]:
+def _encode_job(job: Job, configuration_set: str | None) -> dict[str, Any]:
     """Return a job that names its configuration set, or holds its configurations if None."""
     if configuration_set is None:
         return encode_part(job)

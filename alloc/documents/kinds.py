@@ -9,7 +9,8 @@ from typing import Any, Literal
 
 from pydantic import Field, create_model
 
-from alloc.documents.encoding import canonical_record, encode_part
+from alloc.documents.canonical import canonical_record
+from alloc.documents.encoding import encode_part
 from alloc.documents.instances import canonical_json, encode_instance
 from alloc.documents.models import Part, version_of
 from alloc.documents.records import model_of, new_model

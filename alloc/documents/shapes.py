@@ -120,6 +120,9 @@ class Shape:
         Fields written even if they have their default.
     shared
         A field of the document alone.
+    repeated
+        Whether a document has the same one again and again, all of plain values: then one object
+        stands for all, and is checked and written once.
     fields
         The fields that are held in another form.
     """
@@ -137,6 +140,7 @@ class Shape:
     last: tuple[str, ...] = ()
     always: tuple[str, ...] = ()
     shared: Shared | None = None
+    repeated: bool = False
     fields: Mapping[str, Special] = field(default_factory=dict)
 
 
@@ -292,7 +296,7 @@ SHAPES: dict[Any, Shape] = {
         },
     ),
     Configuration: Shape(by_place=True),
-    TaskGroup: Shape("task group", "role", within=True),
+    TaskGroup: Shape("task group", "role", within=True, repeated=True),
     PlacementRules: Shape(by_place=False),
     Instance: Shape(
         "instance",

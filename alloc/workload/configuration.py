@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -167,7 +168,9 @@ class Configuration:
             raise InstanceError(
                 f"a configuration names a role twice ({', '.join(roles)}); merge the task groups."
             )
-        require_non_negative(self.rate, f"configuration {self.label}", "rate")
+        # Of tens of thousands in a document, the label is for the message alone.
+        if type(self.rate) is not float or not 0.0 <= self.rate < math.inf:
+            require_non_negative(self.rate, f"configuration {self.label}", "rate")
         if any(group.resources is not NO_AMOUNTS for group in self.tasks):
             names = {name for group in self.tasks for name in group.resources_on_axis}
             object.__setattr__(self, "tasks", _on_axis(self.tasks, tuple(sorted(names))))

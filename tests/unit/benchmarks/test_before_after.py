@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import before_after, before_after_workloads
-from benchmarks.before_after import Row, ends_left_out, run_in, verdicts, write_record
+from benchmarks.before_after import Row, ends_left_out, run_in, table, verdicts, write_record
 from benchmarks.before_after_workloads import WORKLOADS, Workload, run
 
 HERE = Path(__file__).parents[3]
@@ -58,6 +58,19 @@ def test_a_record_takes_groups_one_after_the_other(tmp_path):
     write_record(path, HERE, [row("two", after=(2.0, 2.0, 2.0))])
     rows = json.loads(path.read_text())["rows"]
     assert {name: found["ratio"] for name, found in rows.items()} == {"one": 1.0, "two": 2.0}
+
+
+def test_the_page_shows_the_record_as_it_is():
+    record = json.loads((HERE / "benchmarks/records/before_after.json").read_text())
+    page = (HERE / "docs/speed.md").read_text(encoding="utf-8")
+    assert table(record) in page
+    assert record["date"] in page
+    assert record["before"][:7] in page
+    assert all(record["environment"][name] in page for name in ("cpu", "commit"))
+    # What is not in the record the page names.
+    missing = {name for group in WORKLOADS.values() for name in group} - {*record["rows"]}
+    flowing = " ".join(page.split())
+    assert all(name in flowing for name in missing)
 
 
 @pytest.mark.parametrize("part", ["before", "environment"])

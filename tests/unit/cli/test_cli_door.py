@@ -14,10 +14,12 @@ from alloc import (
     BackendUnavailableError,
     CertificateError,
     InstanceError,
+    Limits,
     SimulationError,
     SolverError,
     UnsupportedFeatureError,
 )
+from alloc.cli import options
 from alloc.cli.application import app
 
 
@@ -49,7 +51,7 @@ def test_the_promised_commands_are_there():
 
 def test_help_loads_no_solver_and_no_plotting():
     # People ask for help more often than for anything else; solvers take seconds to load.
-    heavy = ["highspy", "ortools", "pyomo", "scipy", "matplotlib", "sqlalchemy", "joblib"]
+    heavy = ["numpy", "highspy", "ortools", "pyomo", "scipy", "matplotlib", "sqlalchemy", "joblib"]
     code = (
         "import sys\n"
         "from alloc.cli import main\n"
@@ -216,3 +218,8 @@ def test_versions_hold_what_a_report_needs(run):
     for name in ["Python", "platform", "highspy", "ortools", "pyomo"]:
         assert found[name]
     assert "highspy" in run("versions").stdout
+
+
+def test_the_defaults_of_a_solve_are_those_of_the_library():
+    """They stand in both: help says them, and the library's would take numpy along."""
+    assert (Limits.seconds, Limits.gap) == (options.SECONDS, options.GAP)

@@ -9,7 +9,7 @@ import pytest
 from inference_problems import a_problem
 from quota_problems import a_quota_problem
 
-from alloc.documents.encoding import fingerprint
+from alloc.documents.canonical import fingerprint
 from alloc.documents.formats import record_format, record_of
 from alloc.documents.schema import record_schema
 from alloc.errors import InstanceError
