@@ -4,23 +4,24 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Literal
 
 from alloc.errors import InstanceError
 from alloc.planning.buffers import (
     Knowledge,
-    is_small,
+    fit,
     keys_of,
     learn,
+    priced,
     raise_buffers,
     tightened,
     with_shared_pools,
 )
 from alloc.planning.pools import operations_of, tightest
 from alloc.planning.replay import Measured, ReplaySettings, replay_all
-from alloc.problems.right_sizing.demand import Tightening, TighteningKey
+from alloc.problems.right_sizing.demand import Tightening
 from alloc.problems.right_sizing.headroom import margins
 from alloc.problems.right_sizing.plan import Plan
 from alloc.problems.right_sizing.problem import PlanningProblem
@@ -36,8 +37,13 @@ Solve = Callable[[PlanningProblem, Result[Plan] | None, float | None], Result[Pl
 # the gap of a plan twice, for the first plan and the answer. The first bound is of goals class by
 # class; a plan with buffers may undercut it.
 _NEAR = 0.02
-# Solves until a plan has what its pools require by formula; then it is replayed whatever it has.
-# Most need two or three.
+# Solves in which load pays for the capacity that it requires, before places are fixed. Slope
+# scaling needs some rounds to settle; after two few classes move.
+_PRICED_SOLVES = 2
+# Part of the time left that each of them may take: those with buffers need the rest.
+_PRICED_TIME = 0.25
+# Solves after the first until a plan has what its pools require by formula; then it is replayed
+# whatever it has. Most need two or three.
 _MAX_SOLVES = 8
 # Part of the time of an iteration that must be left for another solve to be worth beginning.
 _LEAST_TIME = 0.05
@@ -132,12 +138,12 @@ def plan_and_replay(
 ) -> Replayed:
     """Solve, replay every pool where it is tightest, keep the capacity that is required; repeat.
 
-    The first plan takes goals class by class, as the model does. From then on the model keeps
-    capacity buffers (`alloc.planning.buffers`): what the classes that share a pool require together
-    by a queueing formula, corrected by what the simulator measures in the pools of the plans, up or
-    down. From the third iteration on, and in large problems from the second, classes stay in pools
-    that some replayed plan sent them to, for their capacity is known (a trust region). The answer
-    is the cheapest plan whose goals hold. Every iteration draws jobs of its own, and capacity is
+    The first plan takes goals class by class, as the model does. In the second iteration load pays
+    for the capacity that it requires in the pools of the plan before, and classes choose their
+    pools by that (`alloc.planning.buffers.priced`). Then they stay there, and the model keeps
+    capacity buffers: what the classes that share a pool require together by a queueing formula,
+    corrected by what the simulator measures in the pools of the plans, up or down. The answer is
+    the cheapest plan whose goals hold. Every iteration draws jobs of its own, and capacity is
     measured by draws of before: no plan is judged by what it was made for.
 
     Parameters
@@ -196,27 +202,22 @@ def _iterate(
     iterations: list[Iteration],
 ) -> None:
     """Add one iteration after another."""
-    knowledge = Knowledge()
-    now, stay, measured_only = problem, None, False
-    shared = with_shared_pools(problem)
+    knowledge, shared = Knowledge(), with_shared_pools(problem)
+    measured_only = False
     for number in range(1, max_iterations + 1):
         tell(f"iteration {number}: solving the plan")
         last = _last_plan(iterations)
-
-        def tighten(
-            stay: Collection[TighteningKey] | None = stay, measured_only: bool = measured_only
-        ) -> PlanningProblem:
-            return tightened(shared, knowledge, stay=stay, measured_only=measured_only)
-
-        def raised(plan: Plan) -> bool:
-            every = tightest(operations_of(problem, plan), settings.regimes)
-            return raise_buffers(knowledge, shared, every)
-
-        solves = _MAX_SOLVES if number > 1 else 0
-        now, result, is_over = _solved(now, last, solve, solves, seconds, raised, tighten)
+        solves = _Solves(problem, shared, knowledge, solve, settings, seconds)
+        if last is None:
+            now, result = solves.of(problem, None)
+        elif measured_only:
+            now, result = solves.with_buffers(last.result, anywhere=True)
+        else:
+            start = last.result if number > 2 else solves.with_prices(last.result)
+            now, result = solves.with_buffers(start)
         # What is known of the iteration should the replay be interrupted.
         iterations.append(Iteration(now, result, ()))
-        if is_over:
+        if _is_interrupted(result):
             raise KeyboardInterrupt
         every = () if result.solution is None else operations_of(problem, result.solution)
         operations = tightest(every, settings.regimes)
@@ -230,8 +231,9 @@ def _iterate(
         if result.solution is None:
             if last is None or measured_only or any(before.holds for before in iterations):
                 return
-            stay, measured_only = None, True
+            measured_only = True
             tell(f"iteration {number}: no plan with so much capacity; asking for what was measured")
+            fit(knowledge, shared, operations_of(problem, last.result.require_solution()))
         elif number == max_iterations or not _worth_another(iterations):
             return
         else:
@@ -244,67 +246,93 @@ def _iterate(
                     raise
                 # What no number of hosts cures in this plan is no fault of the one that holds.
                 return
-            if not measured_only:
-                stay = _trust_region(problem, iterations)
-        following = tightened(shared, knowledge, stay=stay, measured_only=measured_only)
-        if following == now:
-            return
-        now = following
+            if number > 1 and solves.tightened(result, anywhere=measured_only) == now:
+                return
 
 
-def _solved(
-    now: PlanningProblem,
-    last: Iteration | None,
-    solve: Solve,
-    more_solves: int,
-    seconds: float | None,
-    raised: Callable[[Plan], bool],
-    tighten: Callable[[], PlanningProblem],
-) -> tuple[PlanningProblem, Result[Plan], bool]:
-    """Solve until the plan has what its pools require by formula, all within the seconds.
+@dataclass(frozen=True)
+class _Solves:
+    """The solves of an iteration, which share its time.
 
-    Returns
-    -------
-    tuple
-        The problem last solved with a plan, its result, and whether an interrupt ended it.
+    Parameters
+    ----------
+    problem, shared
+        The problem as it was asked, and with pools of any size.
+    knowledge
+        What the replays have shown; its buffers are changed.
+    solve, settings, seconds
+        As `plan_and_replay` has them.
     """
-    began = time.monotonic()
 
-    def left() -> float | None:
-        """Return the seconds of the next solve: half of the rest where another may follow."""
-        if seconds is None:
+    problem: PlanningProblem
+    shared: PlanningProblem
+    knowledge: Knowledge
+    solve: Solve
+    settings: ReplaySettings
+    seconds: float | None
+    began: float = field(default_factory=lambda: time.monotonic())
+
+    def of(
+        self, problem: PlanningProblem, start: Result[Plan] | None, part: float = 1.0
+    ) -> tuple[PlanningProblem, Result[Plan]]:
+        """Solve a problem in a part of the time left; return it and its result."""
+        left = self._seconds_left()
+        return problem, self.solve(problem, start, None if left is None else part * left)
+
+    def with_prices(self, start: Result[Plan]) -> Result[Plan]:
+        """Let classes choose their pools by what they require there, from those of a plan on.
+
+        Returns the start itself if there is no plan at such prices. Fits the buffers to the plan.
+        """
+        for _ in range(_PRICED_SOLVES):
+            every = operations_of(self.problem, start.require_solution())
+            prices = priced(self.shared, self.knowledge, every)
+            _, result = self.of(prices, start, _PRICED_TIME)
+            if _is_interrupted(result):
+                raise KeyboardInterrupt
+            if result.solution is None:
+                break
+            start = result
+        fit(self.knowledge, self.shared, operations_of(self.problem, start.require_solution()))
+        return start
+
+    def with_buffers(
+        self, start: Result[Plan], *, anywhere: bool = False
+    ) -> tuple[PlanningProblem, Result[Plan]]:
+        """Solve until the plan has what its pools require by formula.
+
+        Returns the problem last solved with a plan, and its result.
+        """
+        now, result = self.of(self.tightened(start, anywhere=anywhere), start, 0.5)
+        for _ in range(_MAX_SOLVES):
+            left = self._seconds_left()
+            is_late = left is not None and left < 2 * _LEAST_TIME * (self.seconds or 0.0)
+            if result.solution is None or _is_interrupted(result) or is_late:
+                break
+            every = tightest(operations_of(self.problem, result.solution), self.settings.regimes)
+            if not raise_buffers(self.knowledge, self.shared, every):
+                break
+            more = self.tightened(result, anywhere=anywhere)
+            _, again = self.of(more, result, 0.5)
+            if again.solution is None:
+                # The formula asks for more than can be had; what can be had may hold.
+                break
+            now, result = more, again
+        return now, result
+
+    def tightened(self, start: Result[Plan], *, anywhere: bool) -> PlanningProblem:
+        """Return the problem with the buffers known, classes being where a plan sends them."""
+        stay = None if anywhere else keys_of(self.problem, start.require_solution())
+        return tightened(self.shared, self.knowledge, stay)
+
+    def _seconds_left(self) -> float | None:
+        if self.seconds is None:
             return None
-        return max(seconds - (time.monotonic() - began), 0.0) / (2 if more_solves else 1)
-
-    result = solve(now, None if last is None else last.result, left())
-    is_over = result.certificate.limit == "interrupt"
-    for _ in range(more_solves):
-        of_next = left()
-        is_late = seconds is not None and of_next is not None and of_next < _LEAST_TIME * seconds
-        if result.solution is None or is_over or is_late or not raised(result.solution):
-            break
-        more = tighten()
-        again = solve(more, result, of_next)
-        is_over = again.certificate.limit == "interrupt"
-        if again.solution is None:
-            # The formula asks for more than can be had; what can be had may hold.
-            break
-        now, result = more, again
-    return now, result, is_over
+        return max(self.seconds - (time.monotonic() - self.began), 0.0)
 
 
-def _trust_region(
-    problem: PlanningProblem, iterations: Sequence[Iteration]
-) -> set[TighteningKey] | None:
-    """Return where the next plan may send classes: where some plan sent them; None for anywhere.
-
-    Anywhere in the second plan of a small problem, the first with buffers: it may need other pools
-    than one that knew of none. From then on what was measured is about the pools of these two.
-    """
-    if len(iterations) == 1 and is_small(problem):
-        return None
-    plans = [one.result.solution for one in iterations]
-    return set().union(*(keys_of(problem, plan) for plan in plans if plan is not None))
+def _is_interrupted(result: Result[Plan]) -> bool:
+    return result.certificate.limit == "interrupt"
 
 
 def _interrupted(iterations: Sequence[Iteration]) -> Replayed:
