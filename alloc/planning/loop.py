@@ -21,7 +21,7 @@ from alloc.planning.buffers import (
 )
 from alloc.planning.pools import operations_of, tightest
 from alloc.planning.replay import Measured, ReplaySettings, replay_all
-from alloc.problems.right_sizing.demand import Tightening
+from alloc.problems.right_sizing.demand import Tightening, TighteningKey
 from alloc.problems.right_sizing.headroom import margins
 from alloc.problems.right_sizing.plan import Plan
 from alloc.problems.right_sizing.problem import PlanningProblem
@@ -37,8 +37,8 @@ Solve = Callable[[PlanningProblem, Result[Plan] | None, float | None], Result[Pl
 # the gap of a plan twice, for the first plan and the answer. The first bound is of goals class by
 # class; a plan with buffers may undercut it.
 _NEAR = 0.02
-# Solves in which load pays for the capacity that it requires, before places are fixed. Slope
-# scaling needs some rounds to settle; after two few classes move.
+# Solves in which load pays for the capacity that it requires, until classes stay where they are.
+# After two few move, and what they chose is measured next.
 _PRICED_SOLVES = 2
 # Part of the time left that each of them may take: those with buffers need the rest.
 _PRICED_TIME = 0.25
@@ -209,15 +209,16 @@ def _iterate(
         last = _last_plan(iterations)
         solves = _Solves(problem, shared, knowledge, solve, settings, seconds)
         if last is None:
-            now, result = solves.of(problem, None)
-        elif measured_only:
-            now, result = solves.with_buffers(last.result, anywhere=True)
+            now, result = problem, solves.of(problem, None)
+            is_over = _is_interrupted(result)
         else:
-            start = last.result if number > 2 else solves.with_prices(last.result)
-            now, result = solves.with_buffers(start)
+            start = last.result
+            if number == 2:
+                start = solves.with_prices(start)
+            now, result, is_over = solves.with_buffers(start, anywhere=measured_only)
         # What is known of the iteration should the replay be interrupted.
         iterations.append(Iteration(now, result, ()))
-        if _is_interrupted(result):
+        if is_over:
             raise KeyboardInterrupt
         every = () if result.solution is None else operations_of(problem, result.solution)
         operations = tightest(every, settings.regimes)
@@ -274,10 +275,10 @@ class _Solves:
 
     def of(
         self, problem: PlanningProblem, start: Result[Plan] | None, part: float = 1.0
-    ) -> tuple[PlanningProblem, Result[Plan]]:
-        """Solve a problem in a part of the time left; return it and its result."""
+    ) -> Result[Plan]:
+        """Solve a problem in a part of the time left."""
         left = self._seconds_left()
-        return problem, self.solve(problem, start, None if left is None else part * left)
+        return self.solve(problem, start, None if left is None else part * left)
 
     def with_prices(self, start: Result[Plan]) -> Result[Plan]:
         """Let classes choose their pools by what they require there, from those of a plan on.
@@ -287,43 +288,50 @@ class _Solves:
         for _ in range(_PRICED_SOLVES):
             every = operations_of(self.problem, start.require_solution())
             prices = priced(self.shared, self.knowledge, every)
-            _, result = self.of(prices, start, _PRICED_TIME)
+            result = self.of(prices, start, _PRICED_TIME)
             if _is_interrupted(result):
                 raise KeyboardInterrupt
             if result.solution is None:
                 break
-            start = result
+            before, start = start, result
+            if self._places(start) == self._places(before):
+                break
         fit(self.knowledge, self.shared, operations_of(self.problem, start.require_solution()))
         return start
 
     def with_buffers(
-        self, start: Result[Plan], *, anywhere: bool = False
-    ) -> tuple[PlanningProblem, Result[Plan]]:
+        self, start: Result[Plan], *, anywhere: bool
+    ) -> tuple[PlanningProblem, Result[Plan], bool]:
         """Solve until the plan has what its pools require by formula.
 
-        Returns the problem last solved with a plan, and its result.
+        Returns the problem last solved with a plan, its result, and whether an interrupt ended it.
         """
-        now, result = self.of(self.tightened(start, anywhere=anywhere), start, 0.5)
+        now = self.tightened(start, anywhere=anywhere)
+        result = self.of(now, start, 0.5)
+        is_over = _is_interrupted(result)
         for _ in range(_MAX_SOLVES):
             left = self._seconds_left()
             is_late = left is not None and left < 2 * _LEAST_TIME * (self.seconds or 0.0)
-            if result.solution is None or _is_interrupted(result) or is_late:
+            if result.solution is None or is_over or is_late:
                 break
             every = tightest(operations_of(self.problem, result.solution), self.settings.regimes)
             if not raise_buffers(self.knowledge, self.shared, every):
                 break
             more = self.tightened(result, anywhere=anywhere)
-            _, again = self.of(more, result, 0.5)
+            again = self.of(more, result, 0.5)
+            is_over = _is_interrupted(again)
             if again.solution is None:
                 # The formula asks for more than can be had; what can be had may hold.
                 break
             now, result = more, again
-        return now, result
+        return now, result, is_over
 
     def tightened(self, start: Result[Plan], *, anywhere: bool) -> PlanningProblem:
         """Return the problem with the buffers known, classes being where a plan sends them."""
-        stay = None if anywhere else keys_of(self.problem, start.require_solution())
-        return tightened(self.shared, self.knowledge, stay)
+        return tightened(self.shared, self.knowledge, None if anywhere else self._places(start))
+
+    def _places(self, result: Result[Plan]) -> set[TighteningKey]:
+        return keys_of(self.problem, result.require_solution())
 
     def _seconds_left(self) -> float | None:
         if self.seconds is None:
