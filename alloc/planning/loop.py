@@ -277,8 +277,9 @@ class _Solves:
         self, problem: PlanningProblem, start: Result[Plan] | None, part: float = 1.0
     ) -> Result[Plan]:
         """Solve a problem in a part of the time left."""
-        left = self._seconds_left()
-        return self.solve(problem, start, None if left is None else part * left)
+        if self.seconds is None:
+            return self.solve(problem, start, None)
+        return self.solve(problem, start, part * max(self._left(), _LEAST_TIME * self.seconds))
 
     def with_prices(self, start: Result[Plan]) -> Result[Plan]:
         """Let classes choose their pools by what they require there, from those of a plan on.
@@ -286,6 +287,8 @@ class _Solves:
         Returns the start itself if there is no plan at such prices. Fits the buffers to the plan.
         """
         for _ in range(_PRICED_SOLVES):
+            if self._is_late():
+                break
             every = operations_of(self.problem, start.require_solution())
             prices = priced(self.shared, self.knowledge, every)
             result = self.of(prices, start, _PRICED_TIME)
@@ -310,9 +313,7 @@ class _Solves:
         result = self.of(now, start, 0.5)
         is_over = _is_interrupted(result)
         for _ in range(_MAX_SOLVES):
-            left = self._seconds_left()
-            is_late = left is not None and left < 2 * _LEAST_TIME * (self.seconds or 0.0)
-            if result.solution is None or is_over or is_late:
+            if result.solution is None or is_over or self._is_late():
                 break
             every = tightest(operations_of(self.problem, result.solution), self.settings.regimes)
             if not raise_buffers(self.knowledge, self.shared, every):
@@ -333,10 +334,13 @@ class _Solves:
     def _places(self, result: Result[Plan]) -> set[TighteningKey]:
         return keys_of(self.problem, result.require_solution())
 
-    def _seconds_left(self) -> float | None:
-        if self.seconds is None:
-            return None
-        return max(self.seconds - (time.monotonic() - self.began), 0.0)
+    def _left(self) -> float:
+        """Return the seconds left, below 0 after a solve that took longer than it was to."""
+        return math.inf if self.seconds is None else self.seconds - time.monotonic() + self.began
+
+    def _is_late(self) -> bool:
+        """Return whether half of what is left is too little for a solve."""
+        return self.seconds is not None and self._left() < 2 * _LEAST_TIME * self.seconds
 
 
 def _is_interrupted(result: Result[Plan]) -> bool:
