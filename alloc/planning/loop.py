@@ -212,10 +212,13 @@ def _iterate(
             now, result = problem, solves.of(problem, None)
             is_over = _is_interrupted(result)
         else:
-            start = last.result
+            before, start = last.problem, last.result
             if number == 2:
-                start = solves.with_prices(start)
+                before, start = solves.with_prices(last)
             now, result, is_over = solves.with_buffers(start, anywhere=measured_only)
+            if result.solution is None and start is not last.result:
+                # The formula asks for more than can be had, or found in time; this was had.
+                now, result = before, start
         # What is known of the iteration should the replay be interrupted.
         iterations.append(Iteration(now, result, ()))
         if is_over:
@@ -281,11 +284,13 @@ class _Solves:
             return self.solve(problem, start, None)
         return self.solve(problem, start, part * max(self._left(), _LEAST_TIME * self.seconds))
 
-    def with_prices(self, start: Result[Plan]) -> Result[Plan]:
+    def with_prices(self, last: Iteration) -> tuple[PlanningProblem, Result[Plan]]:
         """Let classes choose their pools by what they require there, from those of a plan on.
 
-        Returns the start itself if there is no plan at such prices. Fits the buffers to the plan.
+        Returns the problem last solved with a plan, and its result: those given if there is no plan
+        at such prices. Fits the buffers to the plan.
         """
+        now, start = last.problem, last.result
         for _ in range(_PRICED_SOLVES):
             if self._is_late():
                 break
@@ -296,11 +301,11 @@ class _Solves:
                 raise KeyboardInterrupt
             if result.solution is None:
                 break
-            before, start = start, result
+            before, now, start = start, prices, result
             if self._places(start) == self._places(before):
                 break
         fit(self.knowledge, self.shared, operations_of(self.problem, start.require_solution()))
-        return start
+        return now, start
 
     def with_buffers(
         self, start: Result[Plan], *, anywhere: bool

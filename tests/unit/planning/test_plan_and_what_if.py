@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+from typing import Literal
 
 import pytest
 from planning_worlds import small_pools as problem
@@ -136,6 +137,35 @@ def test_a_plan_is_kept_if_with_more_capacity_there_is_none(
     assert [one.result for one in ended.iterations] == [cheap, cheap]
     assert bool(ended.iterations[1].measured) == (limit == "time")
     assert ended.outcome == ("missed" if limit == "time" else "interrupted")
+
+
+@pytest.mark.parametrize("status", ["no_solution", "infeasible"])
+def test_a_plan_at_prices_is_replayed_if_with_buffers_there_is_none(
+    status: Literal["no_solution", "infeasible"],
+) -> None:
+    """It was made for the formula too, and its certificate is about the problem with prices."""
+    asked: list[PlanningProblem] = []
+    none: list[Result[Plan]] = []
+
+    def solve(
+        tightened: PlanningProblem, last: Result[Plan] | None, seconds: float | None
+    ) -> Result[Plan]:
+        asked.append(tightened)
+        found = solve_plan(tightened, EXACT, last)
+        if not margins(tightened):
+            return found
+        certificate = dataclasses.replace(found.certificate, status=status, objective=None)
+        none.append(Result(None, certificate))
+        return none[-1]
+
+    ended = plan_and_replay(problem(), solve, REPLAY, max_iterations=2)
+    assert none
+    second = ended.iterations[1]
+    assert second.measured
+    assert second.problem in asked
+    assert {part.margin for part in second.tightening} == {0.0}
+    assert second.result.certificate.fingerprint == second.problem.fingerprint
+    assert verify_plan(second.problem, second.result.require_solution()) == []
 
 
 def _scripted(results: list[Result[Plan]]) -> Solve:
