@@ -59,7 +59,8 @@ class Iteration:
     Parameters
     ----------
     problem
-        The problem that was solved: with the capacity buffers known by then.
+        The problem that was solved: with the capacity buffers known by then, or, where no plan with
+        them was found, at prices of capacity.
     result
         The plan, with its certificate.
     measured
@@ -434,15 +435,16 @@ def _holds_sentence(iterations: tuple[Iteration, ...], settings: ReplaySettings)
         f"all {goals} goals replayed with {settings.scheduler} hold {after}{more}, by the mean of "
         f"{replications} replications, {sure} of them in its whole 95 % interval, in the "
         f"{settings.regimes} tightest regimes of every pool, by draws that the plan was not made "
-        f"by{_about(number)}."
+        f"by{_about(number, best)}."
     )
 
 
-def _about(number: int) -> str:
+def _about(number: int, one: Iteration) -> str:
     """Return which problem the bound of an iteration is about, if not the one asked."""
     if number == 1:
         return ""
-    return f"; its bound is of the model with the capacity buffers of iteration {number}"
+    what = "capacity buffers" if margins(one.problem) else "prices of capacity"
+    return f"; its bound is of the model with the {what} of iteration {number}"
 
 
 def _misses(measured: Sequence[Measured]) -> str:
