@@ -45,6 +45,9 @@ _PRICED_TIME = 0.25
 # Solves after the first until a plan has what its pools require by formula; then it is replayed
 # whatever it has. Most need two or three.
 _MAX_SOLVES = 8
+# Decisions whether a class is sent to a pool in a quarter, up to which a class that left a pool may
+# return when buffers rise: such a solve takes about a second, one of a thousand minutes.
+_FEW_CHOICES = 100
 # Part of the time of an iteration that must be left for another solve to be worth beginning.
 _LEAST_TIME = 0.05
 # Part of the cost that an iteration must have saved for another to be worth its time: half of the
@@ -217,6 +220,9 @@ def _iterate(
             if number == 2:
                 before, start = solves.with_prices(last)
             now, result, is_over = solves.with_buffers(start, anywhere=measured_only)
+            if result.solution is None and not (is_over or measured_only) and number > 2:
+                before, start = solves.with_prices(last)
+                now, result, is_over = solves.with_buffers(start, anywhere=False)
             if result.solution is None and start is not last.result:
                 # The formula asks for more than can be had, or found in time; this was had.
                 now, result = before, start
@@ -324,7 +330,8 @@ class _Solves:
             every = tightest(operations_of(self.problem, result.solution), self.settings.regimes)
             if not raise_buffers(self.knowledge, self.shared, every):
                 break
-            more = self.tightened(result, anywhere=anywhere)
+            few = len(self._places(start)) * self.problem.num_quarters <= _FEW_CHOICES
+            more = self.tightened(start if few else result, anywhere=anywhere)
             again = self.of(more, result, 0.5)
             is_over = _is_interrupted(again)
             if again.solution is None:
