@@ -14,8 +14,6 @@ import argparse
 import statistics
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
-from unittest.mock import patch
 
 from alloc.instances.planning import generate_planning
 from alloc.instances.stored_planning import load_stored_planning, stored_planning_ids
@@ -55,11 +53,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--jobs", type=int, default=1000, help="jobs of a replication")
     parser.add_argument("--seconds", type=float, default=60.0, help="time limit of each solve")
     parser.add_argument("--workers", type=int, default=1, help="processes of the replay")
-    parser.add_argument(
-        "--cpu",
-        action="store_true",
-        help="count time limits in CPU seconds, for a machine that others share; one process only",
-    )
     given = parser.parse_args(arguments)
     print(describe_environment())
     print(
@@ -72,17 +65,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(f"{name:18} no class has a goal: there is nothing to hold", flush=True)
             continue
         began, cpu = time.perf_counter(), time.process_time()
-        with ExitStack() as clocks:
-            for clock in ("perf_counter", "monotonic") if given.cpu else ():
-                clocks.enter_context(patch.object(time, clock, time.process_time))
-            report = plan(
-                problem,
-                limits=Limits(seconds=given.seconds, gap=0.01),
-                replay=ReplaySettings(
-                    given.scheduler, jobs=given.jobs, seed=given.seed, workers=given.workers
-                ),
-                max_iterations=MAX_ITERATIONS,
-            )
+        report = plan(
+            problem,
+            limits=Limits(seconds=given.seconds, gap=0.01),
+            replay=ReplaySettings(
+                given.scheduler, jobs=given.jobs, seed=given.seed, workers=given.workers
+            ),
+            max_iterations=MAX_ITERATIONS,
+        )
         cpu = time.process_time() - cpu
         found = report.replayed
         assert found is not None
