@@ -49,6 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--skip", metavar="PREFIX", action="append", default=[])
     parser.add_argument("--drawn", metavar="SEED", action="append", type=int, default=[])
     parser.add_argument("--scheduler", default="fifo", help="policy of the replay")
+    parser.add_argument("--seed", type=int, default=0, help="seed of arrivals and run times")
     parser.add_argument("--jobs", type=int, default=1000, help="jobs of a replication")
     parser.add_argument("--seconds", type=float, default=60.0, help="time limit of each solve")
     parser.add_argument("--workers", type=int, default=1, help="processes of the replay")
@@ -67,7 +68,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         report = plan(
             problem,
             limits=Limits(seconds=given.seconds, gap=0.01),
-            replay=ReplaySettings(given.scheduler, jobs=given.jobs, workers=given.workers),
+            replay=ReplaySettings(
+                given.scheduler, jobs=given.jobs, seed=given.seed, workers=given.workers
+            ),
             max_iterations=MAX_ITERATIONS,
         )
         cpu = time.process_time() - cpu

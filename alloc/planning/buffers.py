@@ -26,14 +26,17 @@ from alloc.planning.capacity import SIZING, formula_gpus, measured_gpus, reserve
 from alloc.planning.pools import Operation, Pool, Regime, Stream, operations_of
 from alloc.planning.replay import Measured, ReplaySettings
 from alloc.problems.right_sizing.demand import JobClass, MarginKey, Tightening, TighteningKey
-from alloc.problems.right_sizing.headroom import ANY_POOL, KEPT_OUT, headroom, reference_gpus
+from alloc.problems.right_sizing.headroom import (
+    ANY_POOL,
+    KEPT_OUT,
+    MAX_HEADROOM,
+    headroom,
+    reference_gpus,
+)
 from alloc.problems.right_sizing.plan import Plan
 from alloc.problems.right_sizing.problem import PlanningProblem
 from alloc.solving.processes import worker_processes
 
-# Decisions whether a class is sent to a pool in a quarter, up to which all of them are left to the
-# model: a thousand binaries are solved in seconds, ten thousand in minutes.
-_MAX_DECISIONS = 1000
 # Part of a host by which a pool that missed a goal requires more than it had, whatever the draws by
 # which capacity is measured say: any part makes the model add a host.
 _LEAST_STEP = 0.05
@@ -55,10 +58,8 @@ class Knowledge:
         What a pool requires beyond its load, as measured, over what the formula says; below 1 where
         it needs less. A ratio holds for other loads and mixes too, a number of GPUs would not.
     buffers
-        The buffer of each class, or two, in pools of a plan, quarter by quarter; 0 where none is
-        required.
-    mixes
-        Of each pool and quarter all that plans sent there, at the largest load.
+        The buffer of each class, or two, in the pools of the last plan, quarter by quarter; 0 where
+        none is required.
     measured
         The pools of which it was measured what they require.
     held
@@ -68,7 +69,6 @@ class Knowledge:
 
     corrections: dict[Pool, float] = field(default_factory=dict)
     buffers: Buffers = field(default_factory=dict)
-    mixes: dict[tuple[Pool, int], Operation] = field(default_factory=dict)
     measured: set[Pool] = field(default_factory=set)
     held: bool = False
 
@@ -161,8 +161,30 @@ def learn(
     for pool, correction in corrections.items():
         knowledge.measured.add(pool)
         knowledge.correct(pool, correction)
-    operations = [*(operation for operation, _ in replayed), *_largest(every).values()]
-    knowledge.buffers |= _buffers(knowledge, problem, every, operations)
+    fit(knowledge, problem, every, [operation for operation, _ in replayed])
+
+
+def fit(
+    knowledge: Knowledge,
+    problem: PlanningProblem,
+    every: Sequence[Operation],
+    replayed: Sequence[Operation] = (),
+) -> None:
+    """Set the buffers to what the pools of a plan require; those of other plans are forgotten.
+
+    Parameters
+    ----------
+    knowledge
+        What is known; changed.
+    problem
+        The problem as it was asked.
+    every
+        Every pool of the plan in every regime.
+    replayed
+        Those that were replayed; of the others the largest load of a quarter counts.
+    """
+    operations = [*replayed, *_largest(every).values()]
+    knowledge.buffers = _buffers(knowledge, problem, every, operations)
 
 
 def raise_buffers(
@@ -226,10 +248,9 @@ def _buffers(
         most = max(here, key=lambda operation: operation.load)
         for quarter in range(problem.num_quarters):
             largest = by_quarter.get((pool, quarter), most)
-            knowledge.mixes[pool, quarter] = _with_all(largest, here)
-    for (pool, quarter), operation in knowledge.mixes.items():
-        for key, gpus in _buffers_of(problem, operation, knowledge.correction(pool)):
-            now.setdefault((key, quarter), gpus)
+            everyone = _with_all(largest, here)
+            for key, gpus in _buffers_of(problem, everyone, knowledge.correction(pool)):
+                now.setdefault((key, quarter), gpus)
     return now
 
 
@@ -258,13 +279,9 @@ def ratio(operation: Operation, gpus: float) -> float:
 
 
 def tightened(
-    problem: PlanningProblem,
-    knowledge: Knowledge,
-    *,
-    stay: Collection[TighteningKey] | None = None,
-    measured_only: bool = False,
+    problem: PlanningProblem, knowledge: Knowledge, stay: Collection[TighteningKey] | None
 ) -> PlanningProblem:
-    """Return a problem with the buffers that are known, and estimates for pools not used so far.
+    """Return a problem with the buffers of the last plan's pools.
 
     Parameters
     ----------
@@ -273,35 +290,66 @@ def tightened(
     knowledge
         What is known.
     stay
-        The classes and pools where classes are to stay (a trust region); None: they may go
-        elsewhere, for what is estimated.
-    measured_only
-        Whether only buffers of pools that were measured are asked for, and no trust region is kept.
+        The classes and pools where classes are to stay (a trust region), as from `keys_of`: what is
+        required is known there. None: classes may go anywhere, and only buffers of pools that were
+        measured are asked for.
     """
-    added = dict(knowledge.buffers)
-    if not (knowledge.held or measured_only):
-        # Until some plan holds, whatever was required once is kept all the time; then quarters with
-        # less load give back, and they do where nothing fits the limits otherwise.
-        largest: dict[MarginKey, float] = {}
-        for (key, _), gpus in added.items():
-            largest[key] = max(gpus, largest.get(key, 0.0))
-        added = {(key, quarter): largest[key] for key, quarter in added}
-    out: set[TighteningKey] = set()
-    if measured_only:
-        added = {at: gpus for at, gpus in added.items() if _pool_of(at[0]) in knowledge.measured}
-    elif stay is None:
-        for quarter in range(problem.num_quarters):
-            for key, gpus in _estimates(problem, knowledge, quarter):
-                added[key, quarter] = max(gpus, added.get((key, quarter), 0.0))
-    else:
-        stay = set(stay)
+    tightening = [
+        _as_tightening(key, quarter, gpus)
+        for (key, quarter), gpus in knowledge.buffers.items()
+        if gpus > 0 and (stay is not None or _pool_of(key) in knowledge.measured)
+    ]
+    if stay is not None:
         # A class of which no pool is known may go anywhere: it has to go somewhere.
         names = {name for name, *_ in stay}
-        out = {key for key in _everywhere(problem) - stay if key[0] in names}
-    tightening = [_as_tightening(*at, gpus) for at, gpus in added.items() if gpus > 0]
-    tightening += [Tightening(*key[:3], factor=KEPT_OUT, spot=key[3]) for key in out]
+        out = {key for key in _everywhere(problem) - set(stay) if key[0] in names}
+        tightening += [Tightening(*key[:3], factor=KEPT_OUT, spot=key[3]) for key in out]
     tightening.sort(key=lambda part: (part.key, part.beside or "", part.quarter or 0))
     return problem.replace(tightening=problem.tightening + tuple(tightening))
+
+
+def priced(
+    problem: PlanningProblem, knowledge: Knowledge, every: Sequence[Operation]
+) -> PlanningProblem:
+    """Return a problem in which load pays for the capacity that it requires in the pools of a plan.
+
+    Required capacity is concave in the load: the first jobs in a pool need many GPUs, more jobs few
+    more. A pool that keeps its load pays for all it requires, over its load; so what is left of a
+    class in a pool by itself costs the more the less it is, and leaves (slope scaling [1]_).
+    Jobs of classes that are not sent to a pool pay as if all of them came.
+
+    Parameters
+    ----------
+    problem
+        The problem as it was asked.
+    knowledge
+        What is known.
+    every
+        Every pool of the plan in every regime.
+
+    References
+    ----------
+    .. [1] D. Kim, P. M. Pardalos, "A solution approach to the fixed charge network flow problem
+       using a dynamic slope scaling procedure", Operations Research Letters 24(4), 1999.
+    """
+    mixes: dict[Pool, Operation] = {}
+    for operation in every:
+        if operation.load >= mixes.get(operation.pool, operation).load:
+            mixes[operation.pool] = operation
+    added = []
+    for name, gpu_type, site, spot in sorted(_everywhere(problem)):
+        pool = Pool(gpu_type, site, spot)
+        streams = mixes[pool].streams if pool in mixes else ()
+        if name not in {stream.job_class.name for stream in streams}:
+            job_class = problem.classes[problem.class_index[name]]
+            stream = _all_jobs(problem, job_class, gpu_type, spot)
+            streams = streams if stream is None else (*streams, stream)
+        mix = Operation(pool, Regime("", 0, 0), {}, streams)
+        if mix.has_goal:
+            factor = knowledge.required(mix) / reserved_gpus(problem, mix)
+            factor = max(factor, 1.0) if factor < MAX_HEADROOM else KEPT_OUT
+            added.append(Tightening(name, gpu_type, site, factor=factor, spot=spot))
+    return problem.replace(tightening=problem.tightening + tuple(added))
 
 
 def with_shared_pools(problem: PlanningProblem) -> PlanningProblem:
@@ -316,11 +364,6 @@ def with_shared_pools(problem: PlanningProblem) -> PlanningProblem:
 def keys_of(problem: PlanningProblem, plan: Plan) -> set[TighteningKey]:
     """Return the classes of jobs that a plan sends to pools, and the pools."""
     return {key for operation in operations_of(problem, plan) for key in _keys(operation)}
-
-
-def is_small(problem: PlanningProblem) -> bool:
-    """Return whether all classes may be left free to move to any pool."""
-    return len(_everywhere(problem)) * problem.num_quarters <= _MAX_DECISIONS
 
 
 def _as_tightening(key: MarginKey, quarter: int, gpus: float) -> Tightening:
@@ -377,40 +420,12 @@ def _buffers_of(
                 yield _key(operation.pool, {name, order[i]}), max(required - reserved, 0.0)
 
 
-def _estimates(
-    problem: PlanningProblem, knowledge: Knowledge, quarter: int
-) -> Iterator[tuple[MarginKey, float]]:
-    """Yield buffers for classes in pools that they were not sent to, were they sent in a quarter.
-
-    As if all their jobs came to what is there already, or where nothing is, to those of another.
-    """
-    everywhere: dict[Pool, dict[str, Stream]] = defaultdict(dict)
-    for name, gpu_type, site, spot in sorted(_everywhere(problem)):
-        job_class = problem.classes[problem.class_index[name]]
-        stream = _all_jobs(problem, job_class, gpu_type, spot, quarter)
-        if stream is not None and stream.jobs_per_hour > 0:
-            everywhere[Pool(gpu_type, site, spot)][name] = stream
-    for pool, by_name in everywhere.items():
-        there = knowledge.mixes.get((pool, quarter))
-        known = set() if there is None else {s.job_class.name for s in there.streams}
-        for name, stream in by_name.items():
-            if name in known:
-                continue
-            mixes = [(other,) for other in by_name.values()] if there is None else [there.streams]
-            for mix in mixes:
-                streams = (stream, *(s for s in mix if s is not stream))
-                operation = Operation(pool, Regime("", 0, 0), {}, streams)
-                for key, gpus in _buffers_of(problem, operation, knowledge.correction(pool)):
-                    if name in key.job_classes:
-                        yield key, gpus
-
-
 def _all_jobs(
-    problem: PlanningProblem, job_class: JobClass, gpu_type: str, spot: bool, quarter: int
+    problem: PlanningProblem, job_class: JobClass, gpu_type: str, spot: bool
 ) -> Stream | None:
-    """Return all jobs of a class in a quarter, as on average over scenarios, on a GPU type.
+    """Return all jobs of a class on a GPU type, as on average over scenarios, when most come.
 
-    None if no option there is fast enough for the goal: the model sends none.
+    None if none come, or no option there is fast enough for the goal: the model sends none.
     """
     options = [
         k
@@ -422,11 +437,11 @@ def _all_jobs(
         return None
     k = min(options, key=lambda k: job_class.options[k].gpu_hours)
     hours = job_class.options[k].hours * (1 + (job_class.spot_overhead if spot else 0.0))
-    rate = sum(
-        scenario.probability * scenario.arrivals[job_class.name][quarter]
-        for scenario in problem.scenarios
+    rate = max(
+        sum(s.probability * s.arrivals[job_class.name][quarter] for s in problem.scenarios)
+        for quarter in range(problem.num_quarters)
     )
-    return Stream(job_class, k, hours, rate)
+    return Stream(job_class, k, hours, rate) if rate > 0 else None
 
 
 def _everywhere(problem: PlanningProblem) -> set[TighteningKey]:

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Literal
 
 from alloc.errors import InstanceError
 from alloc.planning.buffers import (
     Knowledge,
-    is_small,
+    fit,
     keys_of,
     learn,
+    priced,
     raise_buffers,
     tightened,
     with_shared_pools,
@@ -36,9 +37,17 @@ Solve = Callable[[PlanningProblem, Result[Plan] | None, float | None], Result[Pl
 # the gap of a plan twice, for the first plan and the answer. The first bound is of goals class by
 # class; a plan with buffers may undercut it.
 _NEAR = 0.02
-# Solves until a plan has what its pools require by formula; then it is replayed whatever it has.
-# Most need two or three.
+# Solves in which load pays for the capacity that it requires, until classes stay where they are.
+# After two few move, and what they chose is measured next.
+_PRICED_SOLVES = 2
+# Part of the time left that each of them may take: those with buffers need the rest.
+_PRICED_TIME = 0.25
+# Solves after the first until a plan has what its pools require by formula; then it is replayed
+# whatever it has. Most need two or three.
 _MAX_SOLVES = 8
+# Decisions whether a class is sent to a pool in a quarter, up to which a class that left a pool may
+# return when buffers rise: such a solve takes about a second, one of a thousand minutes.
+_FEW_CHOICES = 100
 # Part of the time of an iteration that must be left for another solve to be worth beginning.
 _LEAST_TIME = 0.05
 # Part of the cost that an iteration must have saved for another to be worth its time: half of the
@@ -53,7 +62,8 @@ class Iteration:
     Parameters
     ----------
     problem
-        The problem that was solved: with the capacity buffers known by then.
+        The problem that was solved: with the capacity buffers known by then, or, where no plan with
+        them was found, at prices of capacity.
     result
         The plan, with its certificate.
     measured
@@ -132,12 +142,12 @@ def plan_and_replay(
 ) -> Replayed:
     """Solve, replay every pool where it is tightest, keep the capacity that is required; repeat.
 
-    The first plan takes goals class by class, as the model does. From then on the model keeps
-    capacity buffers (`alloc.planning.buffers`): what the classes that share a pool require together
-    by a queueing formula, corrected by what the simulator measures in the pools of the plans, up or
-    down. From the third iteration on, and in large problems from the second, classes stay in pools
-    that some replayed plan sent them to, for their capacity is known (a trust region). The answer
-    is the cheapest plan whose goals hold. Every iteration draws jobs of its own, and capacity is
+    The first plan takes goals class by class, as the model does. In the second iteration load pays
+    for the capacity that it requires in the pools of the plan before, and classes choose their
+    pools by that (`alloc.planning.buffers.priced`). Then they stay there, and the model keeps
+    capacity buffers: what the classes that share a pool require together by a queueing formula,
+    corrected by what the simulator measures in the pools of the plans, up or down. The answer is
+    the cheapest plan whose goals hold. Every iteration draws jobs of its own, and capacity is
     measured by draws of before: no plan is judged by what it was made for.
 
     Parameters
@@ -196,24 +206,26 @@ def _iterate(
     iterations: list[Iteration],
 ) -> None:
     """Add one iteration after another."""
-    knowledge = Knowledge()
-    now, stay, measured_only = problem, None, False
-    shared = with_shared_pools(problem)
+    knowledge, shared = Knowledge(), with_shared_pools(problem)
+    measured_only = False
     for number in range(1, max_iterations + 1):
         tell(f"iteration {number}: solving the plan")
         last = _last_plan(iterations)
-
-        def tighten(
-            stay: Collection[TighteningKey] | None = stay, measured_only: bool = measured_only
-        ) -> PlanningProblem:
-            return tightened(shared, knowledge, stay=stay, measured_only=measured_only)
-
-        def raised(plan: Plan) -> bool:
-            every = tightest(operations_of(problem, plan), settings.regimes)
-            return raise_buffers(knowledge, shared, every)
-
-        solves = _MAX_SOLVES if number > 1 else 0
-        now, result, is_over = _solved(now, last, solve, solves, seconds, raised, tighten)
+        solves = _Solves(problem, shared, knowledge, solve, settings, seconds)
+        if last is None:
+            now, result = problem, solves.of(problem, None)
+            is_over = _is_interrupted(result)
+        else:
+            before, start = last.problem, last.result
+            if number == 2:
+                before, start = solves.with_prices(last)
+            now, result, is_over = solves.with_buffers(start, anywhere=measured_only)
+            if result.solution is None and not (is_over or measured_only) and number > 2:
+                before, start = solves.with_prices(last)
+                now, result, is_over = solves.with_buffers(start, anywhere=False)
+            if result.solution is None and start is not last.result:
+                # The formula asks for more than can be had, or found in time; this was had.
+                now, result = before, start
         # What is known of the iteration should the replay be interrupted.
         iterations.append(Iteration(now, result, ()))
         if is_over:
@@ -230,8 +242,9 @@ def _iterate(
         if result.solution is None:
             if last is None or measured_only or any(before.holds for before in iterations):
                 return
-            stay, measured_only = None, True
+            measured_only = True
             tell(f"iteration {number}: no plan with so much capacity; asking for what was measured")
+            fit(knowledge, shared, operations_of(problem, last.result.require_solution()))
         elif number == max_iterations or not _worth_another(iterations):
             return
         else:
@@ -244,67 +257,107 @@ def _iterate(
                     raise
                 # What no number of hosts cures in this plan is no fault of the one that holds.
                 return
-            if not measured_only:
-                stay = _trust_region(problem, iterations)
-        following = tightened(shared, knowledge, stay=stay, measured_only=measured_only)
-        if following == now:
-            return
-        now = following
+            if number > 1 and solves.tightened(result, anywhere=measured_only) == now:
+                return
 
 
-def _solved(
-    now: PlanningProblem,
-    last: Iteration | None,
-    solve: Solve,
-    more_solves: int,
-    seconds: float | None,
-    raised: Callable[[Plan], bool],
-    tighten: Callable[[], PlanningProblem],
-) -> tuple[PlanningProblem, Result[Plan], bool]:
-    """Solve until the plan has what its pools require by formula, all within the seconds.
+@dataclass(frozen=True)
+class _Solves:
+    """The solves of an iteration, which share its time.
 
-    Returns
-    -------
-    tuple
-        The problem last solved with a plan, its result, and whether an interrupt ended it.
+    Parameters
+    ----------
+    problem, shared
+        The problem as it was asked, and with pools of any size.
+    knowledge
+        What the replays have shown; its buffers are changed.
+    solve, settings, seconds
+        As `plan_and_replay` has them.
     """
-    began = time.monotonic()
 
-    def left() -> float | None:
-        """Return the seconds of the next solve: half of the rest where another may follow."""
-        if seconds is None:
-            return None
-        return max(seconds - (time.monotonic() - began), 0.0) / (2 if more_solves else 1)
+    problem: PlanningProblem
+    shared: PlanningProblem
+    knowledge: Knowledge
+    solve: Solve
+    settings: ReplaySettings
+    seconds: float | None
+    began: float = field(default_factory=lambda: time.monotonic())
 
-    result = solve(now, None if last is None else last.result, left())
-    is_over = result.certificate.limit == "interrupt"
-    for _ in range(more_solves):
-        of_next = left()
-        is_late = seconds is not None and of_next is not None and of_next < _LEAST_TIME * seconds
-        if result.solution is None or is_over or is_late or not raised(result.solution):
-            break
-        more = tighten()
-        again = solve(more, result, of_next)
-        is_over = again.certificate.limit == "interrupt"
-        if again.solution is None:
-            # The formula asks for more than can be had; what can be had may hold.
-            break
-        now, result = more, again
-    return now, result, is_over
+    def of(
+        self, problem: PlanningProblem, start: Result[Plan] | None, part: float = 1.0
+    ) -> Result[Plan]:
+        """Solve a problem in a part of the time left."""
+        if self.seconds is None:
+            return self.solve(problem, start, None)
+        return self.solve(problem, start, part * max(self._left(), _LEAST_TIME * self.seconds))
+
+    def with_prices(self, last: Iteration) -> tuple[PlanningProblem, Result[Plan]]:
+        """Let classes choose their pools by what they require there, from those of a plan on.
+
+        Returns the problem last solved with a plan, and its result: those given if there is no plan
+        at such prices. Fits the buffers to the plan.
+        """
+        now, start = last.problem, last.result
+        for _ in range(_PRICED_SOLVES):
+            if self._is_late():
+                break
+            every = operations_of(self.problem, start.require_solution())
+            prices = priced(self.shared, self.knowledge, every)
+            result = self.of(prices, start, _PRICED_TIME)
+            if _is_interrupted(result):
+                raise KeyboardInterrupt
+            if result.solution is None:
+                break
+            before, now, start = start, prices, result
+            if self._places(start) == self._places(before):
+                break
+        fit(self.knowledge, self.shared, operations_of(self.problem, start.require_solution()))
+        return now, start
+
+    def with_buffers(
+        self, start: Result[Plan], *, anywhere: bool
+    ) -> tuple[PlanningProblem, Result[Plan], bool]:
+        """Solve until the plan has what its pools require by formula.
+
+        Returns the problem last solved with a plan, its result, and whether an interrupt ended it.
+        """
+        now = self.tightened(start, anywhere=anywhere)
+        result = self.of(now, start, 0.5)
+        is_over = _is_interrupted(result)
+        for _ in range(_MAX_SOLVES):
+            if result.solution is None or is_over or self._is_late():
+                break
+            every = tightest(operations_of(self.problem, result.solution), self.settings.regimes)
+            if not raise_buffers(self.knowledge, self.shared, every):
+                break
+            few = len(self._places(start)) * self.problem.num_quarters <= _FEW_CHOICES
+            more = self.tightened(start if few else result, anywhere=anywhere)
+            again = self.of(more, result, 0.5)
+            is_over = _is_interrupted(again)
+            if again.solution is None:
+                # The formula asks for more than can be had; what can be had may hold.
+                break
+            now, result = more, again
+        return now, result, is_over
+
+    def tightened(self, start: Result[Plan], *, anywhere: bool) -> PlanningProblem:
+        """Return the problem with the buffers known, classes being where a plan sends them."""
+        return tightened(self.shared, self.knowledge, None if anywhere else self._places(start))
+
+    def _places(self, result: Result[Plan]) -> set[TighteningKey]:
+        return keys_of(self.problem, result.require_solution())
+
+    def _left(self) -> float:
+        """Return the seconds left, below 0 after a solve that took longer than it was to."""
+        return math.inf if self.seconds is None else self.seconds - time.monotonic() + self.began
+
+    def _is_late(self) -> bool:
+        """Return whether half of what is left is too little for a solve."""
+        return self.seconds is not None and self._left() < 2 * _LEAST_TIME * self.seconds
 
 
-def _trust_region(
-    problem: PlanningProblem, iterations: Sequence[Iteration]
-) -> set[TighteningKey] | None:
-    """Return where the next plan may send classes: where some plan sent them; None for anywhere.
-
-    Anywhere in the second plan of a small problem, the first with buffers: it may need other pools
-    than one that knew of none. From then on what was measured is about the pools of these two.
-    """
-    if len(iterations) == 1 and is_small(problem):
-        return None
-    plans = [one.result.solution for one in iterations]
-    return set().union(*(keys_of(problem, plan) for plan in plans if plan is not None))
+def _is_interrupted(result: Result[Plan]) -> bool:
+    return result.certificate.limit == "interrupt"
 
 
 def _interrupted(iterations: Sequence[Iteration]) -> Replayed:
@@ -389,15 +442,16 @@ def _holds_sentence(iterations: tuple[Iteration, ...], settings: ReplaySettings)
         f"all {goals} goals replayed with {settings.scheduler} hold {after}{more}, by the mean of "
         f"{replications} replications, {sure} of them in its whole 95 % interval, in the "
         f"{settings.regimes} tightest regimes of every pool, by draws that the plan was not made "
-        f"by{_about(number)}."
+        f"by{_about(number, best)}."
     )
 
 
-def _about(number: int) -> str:
+def _about(number: int, one: Iteration) -> str:
     """Return which problem the bound of an iteration is about, if not the one asked."""
     if number == 1:
         return ""
-    return f"; its bound is of the model with the capacity buffers of iteration {number}"
+    what = "capacity buffers" if margins(one.problem) else "prices of capacity"
+    return f"; its bound is of the model with the {what} of iteration {number}"
 
 
 def _misses(measured: Sequence[Measured]) -> str:

@@ -15,6 +15,7 @@ from alloc.planning.buffers import (
     Knowledge,
     corrected,
     learn,
+    priced,
     raise_buffers,
     ratio,
     tightened,
@@ -32,7 +33,7 @@ from alloc.problems.right_sizing import (
     Tightening,
 )
 from alloc.problems.right_sizing.demand import MarginKey
-from alloc.problems.right_sizing.headroom import KEPT_OUT, headroom, margins
+from alloc.problems.right_sizing.headroom import KEPT_OUT, headroom, margins, tightening_factors
 
 
 def key(*names: str, gpu_type: str = "a100") -> MarginKey:
@@ -112,13 +113,15 @@ def test_moves_are_priced_by_options_that_are_fast_enough() -> None:
         scenarios=(Scenario("1", 1.0, {"late": (1.0,), "filler": (1.0,), "gang": (0.1,)}),),
     )
 
-    def priced(*options: JobOption) -> tuple[float, ...]:
+    def price(*options: JobOption) -> float | None:
         own = dataclasses.replace(late, options=(late.options[0], *options))
         changed = asked.replace(classes=(own, FILLER, GANG))
-        return margins(tightened(changed, Knowledge())).get(key("late", gpu_type="h100"), (0.0,))
+        factors = tightening_factors(priced(changed, Knowledge(), ()))
+        return factors.get(("late", "h100", "hall", False))
 
-    assert priced(slow) == (0.0,)
-    assert priced(fast, slow) == priced(fast) > (0.0,)
+    assert price(slow) is None
+    assert price(fast, slow) == price(fast)
+    assert (price(fast) or 0.0) > 1.0
 
 
 def test_a_pool_that_holds_with_a_buffer_gives_back_what_it_does_not_need() -> None:
@@ -165,21 +168,42 @@ def test_pools_never_measured_are_corrected_by_the_median() -> None:
     assert knowledge.correction(there) == statistics.median((0.3, 0.8, 1.9, 1.7))
 
 
-def test_a_small_problem_prices_every_move() -> None:
-    """A class that is charged in one pool finds no pool where it would be free by ignorance."""
-    knowledge = learned(pool(1, (SHORT, 7.9)))
-    asked = tightened(problem(), knowledge)
-    priced = margins(asked)
-    assert priced[key("short")] == (knowledge.buffers[key("short"), 0],)
-    assert {k.gpu_type for k in priced} == {"a100", "h100"}
-    assert all(part.factor == 1.0 for part in asked.tightening)
-    assert all(part.margin > 0 for part in asked.tightening)
+@pytest.mark.parametrize("load", [0.5, 8.0, 32.0])
+def test_load_pays_for_what_the_pool_requires(load: float) -> None:
+    """All classes of a pool by the same factor: with it the model sets aside what is required."""
+    one = pool(9, (SHORT, load), (FILLER, 2.0), (GANG, load))
+    knowledge = Knowledge({one.pool: 1.3})
+    asked = priced(problem(), knowledge, [one])
+    assert reserved_gpus(asked, one) == pytest.approx(knowledge.required(one))
+    factors = tightening_factors(asked)
+    assert len({factors[name, "a100", "hall", False] for name in ("short", "filler", "gang")}) == 1
+    # The first jobs of a pool are the dearest, so what is left of a class by itself leaves.
+    more = pool(9, (SHORT, 2 * load), (FILLER, 4.0), (GANG, 2 * load))
+    less = tightening_factors(priced(problem(), knowledge, [more]))
+    assert less["short", "a100", "hall", False] < factors["short", "a100", "hall", False]
+
+
+def test_a_class_that_was_not_sent_to_a_pool_pays_as_if_all_its_jobs_came() -> None:
+    """With those who are there already, so that nobody moves in for free by ignorance."""
+    here = pool(9, (FILLER, 8.0))
+    factors = tightening_factors(priced(problem(), Knowledge(), [here]))
+    alone = tightening_factors(priced(problem(), Knowledge(), []))
+    for gpu_type in ("a100", "h100"):
+        assert factors["short", gpu_type, "hall", False] > 1.0
+    assert ("filler", "a100", "hall", False) not in factors, "nobody there has a goal"
+    assert factors["short", "h100", "hall", False] == alone["short", "h100", "hall", False]
+
+
+def test_a_pool_of_next_to_no_load_is_no_choice() -> None:
+    """A gang that hardly comes would need hosts that are idle all the time."""
+    asked = priced(problem(), Knowledge(), [pool(9, (SHORT, 1e-4), (GANG, 1e-3))])
+    assert tightening_factors(asked)["short", "a100", "hall", False] == KEPT_OUT
 
 
 def test_in_the_trust_region_classes_stay_and_one_of_no_known_pool_may_go_anywhere() -> None:
     """However small the problem: a class with nowhere to stay would leave no plan at all."""
     stay = {("short", "a100", "hall", False)}
-    asked = tightened(problem(), learned(pool(1, (SHORT, 7.9))), stay=stay)
+    asked = tightened(problem(), learned(pool(1, (SHORT, 7.9))), stay)
     out = {part.key for part in asked.tightening if part.factor >= KEPT_OUT}
     assert out == {("short", "h100", "hall", False)}
 
@@ -260,11 +284,8 @@ def test_a_quarter_with_less_load_keeps_a_smaller_buffer() -> None:
     assert early > late
     both = key("short", "filler")
     by_quarter = tuple(knowledge.buffers[both, t] for t in range(2))
-    assert margins(tightened(two_quarters(), knowledge))[both] == (max(by_quarter),) * 2
-    measured = tightened(two_quarters(), knowledge, measured_only=True)
-    assert margins(measured)[both] == by_quarter
-    knowledge.held = True
-    assert margins(tightened(two_quarters(), knowledge))[both] == by_quarter
+    for stay in (None, {("short", "a100", "hall", False)}):
+        assert margins(tightened(two_quarters(), knowledge, stay))[both] == by_quarter
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -309,7 +330,7 @@ def test_what_was_asked_stays_and_measured_only_leaves_the_rest_out() -> None:
     own = Tightening("filler", "h100", "hall", margin=4.0)
     knowledge = learned(pool(1, (SHORT, 7.9)), pool(9, (SHORT, 9.0), gpu_type="h100"))
     assert {p.gpu_type for p in knowledge.measured} == {"a100"}
-    asked = tightened(problem(own), knowledge, measured_only=True)
+    asked = tightened(problem(own), knowledge, None)
     assert own in asked.tightening
     added = [part for part in asked.tightening if part != own]
     assert added
