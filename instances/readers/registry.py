@@ -15,7 +15,7 @@ from alloc.instances.readers.openb import openb_instance
 from alloc.instances.readers.options import Option
 from alloc.instances.readers.philly import philly_instance
 from alloc.instances.readers.report import ReadReport
-from alloc.instances.readers.slurm_jobs import slurm_instance
+from alloc.instances.readers.slurm.jobs import slurm_instance
 from alloc.instances.readers.swf import swf_instance
 from alloc.plugins import loaded
 from alloc.problems.allocation.instance import Instance
@@ -149,6 +149,13 @@ READERS: dict[str, Reader] = {
                 Option("timezone", str, "Zone of the times of --parsable2."),
                 Option("states", str, "Keep only jobs that ended in these states, with commas."),
                 Option("start", str, "Start of the window, as the file writes times."),
+                Option("nodes", str, "Of a queue: scontrol show nodes --json.", is_path=True),
+                Option(
+                    "accounts",
+                    str,
+                    "Of a queue: sacctmgr show associations --parsable2, for quotas.",
+                    is_path=True,
+                ),
                 *_own(),
             ),
             slurm_instance,
