@@ -171,6 +171,9 @@ READERS: dict[str, Reader] = {
                 Option("labels", str, "Set of labels that says where nodes stand, or none."),
                 Option("gpu_type", str, "GPU type of nodes without a label for it."),
                 Option("memory_step_mib", int, "Free memory is rounded down to this, MiB.", 1024),
+                Option(
+                    "shares", bool, "Pods that share GPUs are jobs, for --family sharing.", False
+                ),
                 Option("preemptible", bool, "Whether jobs may be paused and moved.", True),
                 Option("restart_cost_s", float, "Seconds lost when a job resumes or moves.", 0.0),
                 Option("slot_s", float, "Length of a slot, seconds; by default none."),

@@ -29,8 +29,16 @@ def meta(name: str, namespace: str | None = None, **more: Any) -> Item:
     } | more
 
 
-def node(name: str, kind: str = "h100", *, rack: str | None = "r0", block: str = "b0",
-         offers: Item | None = None, taints: list[Item] | None = None, **spec: Any) -> Item:  # fmt: skip
+def node(
+    name: str,
+    kind: str = "h100",
+    *,
+    rack: str | None = "r0",
+    block: str = "b0",
+    offers: Item | None = None,
+    taints: list[Item] | None = None,
+    **spec: Any,
+) -> Item:
     product, gpus, cpu, memory = PRODUCTS.get(kind, ("", 0, "62", "240Gi"))
     labels = {HOSTNAME: name, "pool": kind, "kubernetes.io/arch": "amd64"}
     if gpus:
@@ -49,7 +57,7 @@ def node(name: str, kind: str = "h100", *, rack: str | None = "r0", block: str =
             "capacity": {**base, **gpu},
             "conditions": [{"type": "MemoryPressure", "status": "False"},
                            {"type": "Ready", "status": "True", "lastHeartbeatTime": NOON}],
-            "images": [{"names": [f"registry.example/{k}:1", f"registry.example/{k}@sha256:{k:064}"],
+            "images": [{"names": [f"registry.example/{k}:1", f"registry.example@sha256:{k:064}"],
                         "sizeBytes": 10**9 + k} for k in range(20)],
         },
     }  # fmt: skip
@@ -85,8 +93,10 @@ def workload(name: str, pod_sets: list[tuple[str, int, Item, Item]], *, queue: s
              admitted: Item | None = None, conditions: list[Item] | None = None,
              **spec: Any) -> Item:  # fmt: skip
     """A Workload of Kueue for a Job; its sets are name, count, spec and topology request."""
-    sets = [{"name": n, "count": c, "template": {"spec": s}, **({"topologyRequest": t} if t else {})}
-            for n, c, s, t in pod_sets]  # fmt: skip
+    sets = [
+        {"name": n, "count": c, "template": {"spec": s}} | ({"topologyRequest": t} if t else {})
+        for n, c, s, t in pod_sets
+    ]
     status: Item = {"conditions": conditions or []}
     if admitted is not None:
         status["admission"] = {"clusterQueue": "team-a", "podSetAssignments": [

@@ -30,6 +30,7 @@ from alloc.instances.readers.kubernetes.objects import (
     label_of,
     mapping,
     name_of,
+    node_of,
     owners,
     text,
     time_of,
@@ -96,8 +97,6 @@ class Gangs:
         Those that run or wait and ask for accelerators.
     held
         What other pods hold: the node and what each asks for.
-    unread_on
-        Nodes with a pod that cannot be read: what is free there is not known.
     topologies
         What PodGroups of KAI ask for all of their pods, by the id of the gang.
     """
@@ -106,7 +105,6 @@ class Gangs:
         self.log = log
         self.dump = dump
         self.held: list[tuple[str, PodRequest]] = []
-        self.unread_on: set[str] = set()
         self.gangs: list[Gang] = []
         self._workloads: dict[str, dict[str, Any]] = {}
         self._of_owner: dict[str, str] = {}
@@ -130,13 +128,8 @@ class Gangs:
         for one in self.dump.by_kind["Workload"]:
             if not str(one.get("apiVersion", "kueue.x-k8s.io")).startswith("kueue.x-k8s.io"):
                 continue
-            try:
-                above = list(owners(one))
-            except UnreadableRowError as reason:
-                self.log.drop(f"Workload: {reason}", label_of(one))
-                continue
             self._workloads[id_of(one)] = one
-            for _, name, _ in above:
+            for _, name, _ in owners(one):
                 self._of_owner.setdefault(f"{_namespace(one)}/{name}", id_of(one))
 
     def _collect(self) -> None:
@@ -155,10 +148,7 @@ class Gangs:
 
     def _cannot_read(self, pod: dict[str, Any], reason: Exception) -> None:
         self.dump.log.skip(str(reason), self.dump.log.rows_read, f"Pod {label_of(pod)}")
-        spec = pod.get("spec")
-        node = spec.get("nodeName") if isinstance(spec, dict) else None
-        if isinstance(node, str):
-            self.unread_on.add(node)
+        self.dump.unread_on |= node_of(pod)
 
     def _key(self, pod: dict[str, Any]) -> tuple[str, str]:
         """Return what a pod belongs to: its kind and its id."""
@@ -228,8 +218,6 @@ class Gangs:
             self.dump.log.drop("Pod holds a GPU for those that share it", id_of(pod))
             return
         if elements(spec, "resourceClaims"):
-            if node is not None:
-                self.unread_on.add(node)
             raise UnreadableRowError("asks for devices by a ResourceClaim, which is not read")
         gang = running if node is not None else waiting
         leaves = value(pod, "metadata", "deletionTimestamp") is not None
@@ -289,11 +277,16 @@ class Gangs:
         """Return what PodGroups of KAI ask for all of their pods, by the id of the gang."""
         found = {}
         for group in self._pod_groups.values():
-            asked = mapping(group, "spec", "topologyConstraint")
-            if asked:
-                found[_named_by_owner(group)] = TopologyRequest(
+            try:
+                asked = mapping(group, "spec", "topologyConstraint")
+                request = TopologyRequest(
                     text(asked, "requiredTopologyLevel"), text(asked, "preferredTopologyLevel")
                 )
+            except UnreadableRowError as reason:
+                self.dump.log.alter(f"PodGroup: {reason}", label_of(group))
+                continue
+            if asked:
+                found[_named_by_owner(group)] = request
         return found
 
     def _without_pods(self, with_pods: set[str]) -> None:

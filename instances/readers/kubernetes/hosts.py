@@ -114,24 +114,27 @@ class Hosts:
             raise InstanceError(f"memory_step_mib is {self._step}; give 1 or more.")
         self.nodes: list[KubernetesNode] = []
         self.closed: set[str] = set()
+        self._taints: list[tuple[tuple[str, str, str], ...]] = []
         lines = Lines(dict)
         for item in dump.by_kind["Node"]:
             entry = Entry(item, (), file, lines)
             try:
-                self.nodes.append(kubernetes_node(entry))
-                reason = reason_against(entry, None)
-            except InstanceError:
-                dump.log.drop("Node does not say what is allocatable on it", label_of(item))
+                node, reason = kubernetes_node(entry), reason_against(entry, None)
+                taints = _taints(item)
+            except (InstanceError, UnreadableRowError):
+                dump.log.drop("Node cannot be read; nothing stands there or goes there",
+                              label_of(item))  # fmt: skip
                 continue
+            self.nodes.append(node)
+            self._taints.append(taints)
             if reason is not None:
-                self.close(self.nodes[-1].name, reason)
+                self.close(node.name, reason)
         if not self.nodes:
             raise InstanceError(
                 f"{file}: holds no node, and so no cluster; add what kubectl get nodes -o json "
                 "prints."
             )
         self.index = {node.name: h for h, node in enumerate(self.nodes)}
-        self._taints = [_taints(node) for node in self.nodes]
         pairs, labels = self._pairs(dump, choice, place)
         self.levels = {HOSTNAME: "host", **dict(pairs)}
         options: dict[str, object] = {"labels": labels} if labels is not None else {}
@@ -355,10 +358,10 @@ def _renamed(kind: HostType, name: str) -> HostType:
                     kind.links, kind.resources)  # fmt: skip
 
 
-def _taints(node: KubernetesNode) -> tuple[tuple[str, str, str], ...]:
-    spec: Any = node.entry.value.get("spec")
+def _taints(node: dict[str, Any]) -> tuple[tuple[str, str, str], ...]:
+    """Return key, value and effect of the taints of a node that keep pods away."""
     return tuple(
-        (str(one.get("key")), str(one.get("value") or ""), str(one.get("effect")))
-        for one in elements(spec or {}, "taints")
-        if isinstance(one, dict) and one.get("effect") in _REPELS
+        (text(one, "key") or "", text(one, "value") or "", text(one, "effect") or "")
+        for one in elements(node, "spec", "taints")
+        if text(one, "effect") in _REPELS
     )

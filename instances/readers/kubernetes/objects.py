@@ -48,12 +48,15 @@ class Dump:
     ----------
     by_kind
         The resources of each kind in `KINDS`, in the order of the files.
+    unread_on
+        Nodes with a pod that cannot be read: what is free there is not known.
     """
 
     log: ReportLog
     by_kind: dict[str, list[dict[str, Any]]] = field(
         default_factory=lambda: {kind: [] for kind in KINDS}
     )
+    unread_on: set[str] = field(default_factory=set)
     _seen: set[tuple[str, str, str | None, str]] = field(default_factory=set)
 
     def read(self, path: str | PathLike[str]) -> None:
@@ -100,8 +103,11 @@ class Dump:
         try:
             group = str(item.get("apiVersion") or "").partition("/")[0]
             key = (found, group, text(item, "metadata", "namespace"), name_of(item))
+            list(owners(item))
         except UnreadableRowError as reason:
             self.log.drop(f"{found}: {reason}", label_of(item))
+            if found == "Pod":
+                self.unread_on |= node_of(item)
             return
         if key in self._seen:
             self.log.drop(f"{found} appears before", label_of(item))
@@ -236,6 +242,13 @@ def label_of(item: Any) -> str:
         return "without metadata"
     parts = (metadata.get("namespace"), metadata.get("name") or "without name")
     return "/".join(str(part) for part in parts if part)
+
+
+def node_of(pod: Any) -> set[str]:
+    """Return the node that a pod stands on, whatever else of it can be read."""
+    spec = pod.get("spec") if isinstance(pod, dict) else None
+    node = spec.get("nodeName") if isinstance(spec, dict) else None
+    return {node} if isinstance(node, str) and node else set()
 
 
 def time_of(item: Any, *keys: str) -> float | None:

@@ -46,6 +46,7 @@ def kubernetes_instance(
     labels: str | None = None,
     gpu_type: str | None = None,
     memory_step_mib: int = 1024,
+    shares: bool = False,
     preemptible: bool = True,
     restart_cost_s: float = 0.0,
     slot_s: float | None = None,
@@ -71,6 +72,9 @@ def kubernetes_instance(
         GPU type of nodes without a label for it.
     memory_step_mib
         Free memory of a node is rounded down to a multiple of this, MiB.
+    shares
+        Whether pods that share GPUs are jobs, which ``alloc solve --family sharing`` knows; by
+        default the GPUs that they share are taken off their nodes.
     preemptible
         Whether jobs may be paused and moved. What stands on a node that takes no new pods, is being
         deleted or belongs to a DaemonSet stays in any case.
@@ -100,9 +104,9 @@ def kubernetes_instance(
     name = name or Path(path).name.removesuffix(".gz").removesuffix(".json")
     grouped = Gangs(dump, log)
     hosts = Hosts(dump, Choice(levels, labels, gpu_type, memory_step_mib), name)
-    for node in sorted(grouped.unread_on & hosts.index.keys()):
+    for node in sorted(dump.unread_on & hosts.index.keys()):
         hosts.close(node, "a pod on it cannot be read")
-    maker = _Maker(log, grouped, hosts, Quotas(dump), hosts.flavor_rules(dump), preemptible,
+    maker = _Maker(shares, log, grouped, hosts, Quotas(dump), hosts.flavor_rules(dump), preemptible,
                    restart_cost_s)  # fmt: skip
     jobs, running, affinities = maker.make(grouped.gangs)
     log.rows_read = len(grouped.gangs)
@@ -195,6 +199,8 @@ class _Maker:
 
     Parameters
     ----------
+    shares
+        Whether pods that share GPUs are jobs.
     log
         Counts the gangs that are left out or changed.
     grouped, hosts, quotas
@@ -205,6 +211,7 @@ class _Maker:
         What the user says of all jobs.
     """
 
+    shares: bool
     log: ReportLog
     grouped: Gangs
     hosts: Hosts
@@ -305,17 +312,19 @@ class _Maker:
             could += most
         return counted, could
 
-    def _take_off(self, node: str, request: PodRequest) -> None:
-        """Take what a pod holds off its node, GPUs that it shares as whole ones."""
+    def _take_off(self, node: str, request: PodRequest, group: str | None = None) -> None:
+        """Take what a pod holds off its node, and the GPU that it shares if it is the first."""
         self._others[node] += amounts_held(request)
         if request.shares:
-            self._others[node]["gpu"] += 1
+            # A share by memory may be all of the GPU.
+            milli = request.gpu_milli if request.gpu_milli < MILLI else 0
+            self._position(node, group, milli or MILLI, self._others)
 
     def _leave_out(self, gang: Gang, reason: str, label: str = "") -> None:
         self.log.drop(f"{reason}; what it holds is taken off its nodes", gang.id + label)
         for part in gang.parts:
-            for node, _ in part.places:
-                self._take_off(node, part.request)
+            for node, group in part.places:
+                self._take_off(node, part.request, group)
             for key, amount in self.quotas.keys(gang, part.request, gang.flavors):
                 self.quotas.left_out[key] += amount * part.count
 
@@ -324,6 +333,9 @@ class _Maker:
         unknown = [node for node in nodes if node not in self.hosts.index]
         if unknown:
             self._leave_out(gang, "runs on nodes that are not in the dump", f" ({unknown[0]})")
+            return None
+        if not self.shares and any(part.request.shares for part in gang.parts):
+            self._leave_out(gang, "shares GPUs")
             return None
         milli = {part.role: self._share_of(part) for part in gang.parts}
         if None in milli.values():
@@ -366,29 +378,33 @@ class _Maker:
             self._held[node] += amounts_held(part.request)
             shared = positions[node]
             if 0 < milli < MILLI:
-                shared.append(self._position(node, group, milli))
+                shared.append(self._position(node, group, milli, self._held))
             elif part.request.shares:
                 self._held[node]["gpu"] += 1
         on = Counter(node for node, _ in part.places)
         for node, count in on.items():
             yield TaskPlacement(node, part.role, count, tuple(positions[node]))
 
-    def _position(self, node: str, group: str | None, milli: int) -> int:
+    def _position(
+        self, node: str, group: str | None, milli: int, into: dict[str, Counter[str]]
+    ) -> int:
         """Return the GPU of a node that a pod has a share of: that of its group, or one with room.
 
-        Whole GPUs have no position, so those that are shared are the first.
+        Whole GPUs have no position, so those that are shared are the first. A GPU that is new is
+        counted.
         """
         held = self._shared[node]
         at = self._group_at.get((node, group)) if group is not None else None
-        if at is None or held[at] + milli > MILLI:
-            of_groups = {k for (n, _), k in self._group_at.items() if n == node}
-            room = (
-                k for k, used in enumerate(held) if used + milli <= MILLI and k not in of_groups
-            )
-            at = next(room, len(held)) if group is None else len(held)
+        if at is not None:
+            # The scheduler put them there together, whatever their shares add up to.
+            held[at] = min(held[at] + milli, MILLI)
+            return at
+        of_groups = {k for (n, _), k in self._group_at.items() if n == node}
+        room = (k for k, used in enumerate(held) if used + milli <= MILLI and k not in of_groups)
+        at = next(room, len(held)) if group is None else len(held)
         if at == len(held):
             held.append(0)
-            self._held[node]["gpu"] += 1
+            into[node]["gpu"] += 1
         if group is not None:
             self._group_at[node, group] = at
         held[at] += milli
@@ -396,6 +412,8 @@ class _Maker:
 
     def _waiting(self, gang: Gang) -> _Draft | None:
         reason = self.quotas.refusal(gang)
+        if not self.shares and any(part.request.shares for part in gang.parts):
+            reason = reason or "asks for a share of a GPU; shares=true reads those"
         if reason is not None:
             self.log.drop(reason, gang.id)
             return None
