@@ -9,9 +9,9 @@ import typer
 from alloc.cli import options
 from alloc.cli.console import print_text, progress, require_writable, save
 from alloc.cli.door import say
-from alloc.cli.instances import NewFile, OptionPairs
+from alloc.cli.instances import NewFile
 from alloc.cli.settings import split_settings
-from alloc.cli.topology import HostTypeOption, LevelsOption, read_file
+from alloc.cli.topology import HostTypeOption, LevelsOption, TopologyOption, read_file
 
 if TYPE_CHECKING:
     from alloc.instances.readers.report import ReadReport
@@ -21,6 +21,17 @@ if TYPE_CHECKING:
 app = typer.Typer(
     help="A cluster as it stands, from Kubernetes or Slurm, as one instance.", no_args_is_help=True
 )
+
+PairsOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--option",
+        "-O",
+        metavar="KEY=VALUE",
+        help="An option of what is read or made; may be repeated.",
+        show_default=False,
+    ),
+]
 
 
 @app.command("kubernetes")
@@ -36,7 +47,7 @@ def snapshot_kubernetes(
         ),
     ],
     levels: LevelsOption = None,
-    option: OptionPairs = None,
+    option: PairsOption = None,
     output: NewFile = None,
     quiet: options.QuietOption = False,
 ) -> None:
@@ -80,14 +91,9 @@ def snapshot_slurm(
             show_default=False,
         ),
     ] = None,
-    topology: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE", help="How nodes hang together: topology.conf.", show_default=False
-        ),
-    ] = None,
+    topology: TopologyOption = None,
     host_type: HostTypeOption = None,
-    option: OptionPairs = None,
+    option: PairsOption = None,
     output: NewFile = None,
     quiet: options.QuietOption = False,
 ) -> None:

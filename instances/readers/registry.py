@@ -172,7 +172,10 @@ READERS: dict[str, Reader] = {
                 Option("gpu_type", str, "GPU type of nodes without a label for it."),
                 Option("memory_step_mib", int, "Free memory is rounded down to this, MiB.", 1024),
                 Option(
-                    "shares", bool, "Pods that share GPUs are jobs, for --family sharing.", False
+                    "shares",
+                    bool,
+                    "Pods that share GPUs are jobs, for --formulation sharing.",
+                    False,
                 ),
                 Option("preemptible", bool, "Whether jobs may be paused and moved.", True),
                 Option("restart_cost_s", float, "Seconds lost when a job resumes or moves.", 0.0),

@@ -73,7 +73,7 @@ def kubernetes_instance(
     memory_step_mib
         Free memory of a node is rounded down to a multiple of this, MiB.
     shares
-        Whether pods that share GPUs are jobs, which ``alloc solve --family sharing`` knows; by
+        Whether pods that share GPUs are jobs, which ``alloc solve --formulation sharing`` knows; by
         default the GPUs that they share are taken off their nodes.
     preemptible
         Whether jobs may be paused and moved. What stands on a node that takes no new pods, is being
