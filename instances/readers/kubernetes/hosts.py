@@ -149,6 +149,9 @@ class Hosts:
         self.topology = nodes_topology(self.nodes, request, place, dump.log)
         self._kinds = [self._kind(h) for h in range(len(self.nodes))]
         self._admitted: dict[tuple[NodeRule, str | None], npt.NDArray[np.bool_]] = {}
+        self._restrictions: dict[
+            tuple[NodeRule, PodRequest], tuple[frozenset[str] | None, str | None]
+        ] = {}
         self._names: dict[bytes, str] = {}
         self._marked: dict[str, npt.NDArray[np.bool_]] = {}
 
@@ -239,6 +242,13 @@ class Hosts:
             The GPU types that say it, None where they do not; and the resource that says it, None
             where nothing need be said.
         """
+        if (rule, request) not in self._restrictions:
+            self._restrictions[rule, request] = self._restriction(rule, request)
+        return self._restrictions[rule, request]
+
+    def _restriction(
+        self, rule: NodeRule, request: PodRequest
+    ) -> tuple[frozenset[str] | None, str | None]:
         admitted = self.admitted(rule, request.gpu_resource)
         could = np.array(
             [

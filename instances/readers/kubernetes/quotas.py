@@ -116,6 +116,7 @@ class Quotas:
         self.cohorts: dict[str, str] = {}
         self.stopped: set[str] = set()
         self.left_out: Counter[Key] = Counter()
+        self._told: set[tuple[str, str]] = set()
         self._groups: dict[str, list[tuple[list[str], list[str]]]] = defaultdict(list)
         self._local: dict[str, str] = {}
         self._parents: dict[str, str] = {}
@@ -218,6 +219,14 @@ class Quotas:
             gang.queue if gang.queue in named else None
         )
 
+    def tenant_of(self, gang: Gang) -> str:
+        """Return whose job a gang is: its queue, or a name that no queue with a quota has."""
+        queue = self.queue_of(gang)
+        if queue is not None:
+            return queue
+        name = gang.queue or gang.namespace
+        return f"namespace {name}" if any(name == key[0] for key in self.quotas) else name
+
     def refusal(self, gang: Gang) -> str | None:
         """Return why the queue of a gang will not admit it whatever is free, or None."""
         queue = self.queue_of(gang)
@@ -262,10 +271,11 @@ class Quotas:
             flavor = self.flavor_beside(gang, resource, chosen)
             if not amount or queue is None:
                 continue
-            if flavor is None:
+            if flavor is None and (gang.id, resource) not in self._told:
+                self._told.add((gang.id, resource))
                 self.log.alter("quota of a resource whose flavour is not chosen yet; it is not "
                                "applied", f"{gang.id}: {resource}")  # fmt: skip
-            elif (queue, flavor, resource) in self.quotas:
+            elif flavor is not None and (queue, flavor, resource) in self.quotas:
                 found.append(((queue, flavor, resource), amount))
         return found
 

@@ -293,7 +293,7 @@ class _Maker:
             configurations=ways,
             weight=weight,
             elasticity="rigid" if len(ways) == 1 else "moldable",
-            tenant=self.quotas.queue_of(gang) or gang.queue or gang.namespace,
+            tenant=self.quotas.tenant_of(gang),
             preemptible=self.preemptible and not gang.pinned,
             restart_cost_s=self.restart_cost_s,
             placement=draft.rules,
@@ -427,8 +427,13 @@ class _Maker:
              if p.request.gpu_resource or p.request.named),
             None,
         )  # fmt: skip
+        if gang.queue is not None and self.quotas.queue_of(gang) is None:
+            self.log.alter("its queue is not in the dump; no quota is applied to it", gang.id)
         ways: list[_Way] = []
         for flavor in self.quotas.flavors(gang, main) or (None,):
+            if flavor is not None and flavor not in self.flavors:
+                self.log.alter("a flavour of its queue is not in the dump; its nodes are not known",
+                               f"{gang.id}: {flavor}")  # fmt: skip
             chosen = {} if flavor is None or main is None else {main: flavor}
             for kind in self._kinds_for(gang):
                 shares = {p.role: self._share_on(p.request, kind) for p in gang.parts}

@@ -584,6 +584,27 @@ def test_a_queue_that_is_stopped_or_does_not_cover_gpus(tmp_path) -> None:
         assert reasons(account.dropped) == {reason: 1}
 
 
+def test_a_pod_that_goes_through_no_queue_has_no_quota(tmp_path) -> None:
+    """Not even that of a queue which is called like its namespace."""
+    quota = cluster_queue("team-a", {"h100": {GPU: 4}})
+    instance, account = read(
+        tmp_path, *FOUR, flavor("h100", pool="h100"), quota, local_queue("main", "team-a"),
+        waiting("free"), queued("a", 4), queued("b", 4), queued("c", 4, queue="elsewhere"),
+    )  # fmt: skip
+    assert starts(instance) in ({"team-a/free", "team-a/c", f"team-a/{k}"} for k in "ab")
+    assert reasons(account.altered) == {
+        "its queue is not in the dump; no quota is applied to it": 1
+    }
+
+
+def test_a_flavor_that_is_not_in_the_dump_is_said(tmp_path) -> None:
+    _, account = read(
+        tmp_path, *FOUR, cluster_queue("q", {"h100": {GPU: 8}}), local_queue("main", "q"),
+        queued("a", 4),
+    )  # fmt: skip
+    assert [t.examples for t in account.altered] == [("team-a/a: h100",)]
+
+
 def test_limits_of_volcanos_queues(tmp_path) -> None:
     queue = {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue",
              "metadata": {"name": "q"}, "spec": {"capability": {GPU: "8", "cpu": "4"}}}  # fmt: skip
