@@ -47,7 +47,6 @@ from alloc.instances.topologies.node_labels import (
 from alloc.instances.topologies.place import Place
 from alloc.instances.topologies.quantities import quantity
 from alloc.topology import Host, HostType, Topology
-from alloc.units import MILLI
 
 _REPELS = ("NoSchedule", "NoExecute")
 _MAX_PODS = 110
@@ -353,14 +352,6 @@ class Hosts:
             except UnreadableRowError as reason:
                 dump.log.drop(f"ResourceFlavor: {reason}", label_of(item))
         return found
-
-
-def amounts_held(request: PodRequest) -> Counter[str]:
-    """Return what a pod holds of its node, but for the GPU that it shares."""
-    held = Counter({"cpu": request.cpu_milli, "memory": request.memory_mib, **dict(request.named)})
-    if not request.shares:
-        held["gpu"] = request.gpu_milli // MILLI
-    return +held
 
 
 def _renamed(kind: HostType, name: str) -> HostType:

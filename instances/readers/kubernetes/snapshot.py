@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from math import ceil
@@ -11,18 +11,20 @@ from pathlib import Path
 
 from alloc.instances.readers.assembly import assemble
 from alloc.instances.readers.jobs import MAX_DURATION_S
+from alloc.instances.readers.kubernetes.drafts import Draft, Way
 from alloc.instances.readers.kubernetes.gangs import Gang, Part, TopologyRequest
 from alloc.instances.readers.kubernetes.grouping import Gangs
-from alloc.instances.readers.kubernetes.hosts import Choice, Hosts, amounts_held
+from alloc.instances.readers.kubernetes.held import Held
+from alloc.instances.readers.kubernetes.hosts import Choice, Hosts
 from alloc.instances.readers.kubernetes.objects import Dump
 from alloc.instances.readers.kubernetes.pods import NodeRule, PodRequest
 from alloc.instances.readers.kubernetes.quotas import Key, Quotas
 from alloc.instances.readers.report import ReadReport, ReportLog
 from alloc.problems.allocation.instance import Affinity, Instance, misfit
-from alloc.problems.allocation.solution import Assignment, TaskPlacement
+from alloc.problems.allocation.solution import Assignment
 from alloc.topology.gpu_fit import gpu_memory_mib
 from alloc.units import MILLI
-from alloc.workload import NO_RULES, Configuration, Job, PlacementRules, Slice, TaskGroup
+from alloc.workload import NO_RULES, Configuration, Job, PlacementRules, Slice
 
 _NO_LIMIT_S = 365 * 86400.0
 """For a gang without a limit: longer than any schedule that is asked about."""
@@ -129,71 +131,6 @@ def kubernetes_instance(
 
 
 @dataclass
-class _Way:
-    """A way to run a gang, before the quotas have their names.
-
-    Parameters
-    ----------
-    gpu_type
-        GPU type that says which nodes it may use, or None.
-    groups
-        Role, count, what each pod asks for, milli-GPU, other resources, and what it takes of which
-        quotas.
-    rate
-        Its rate.
-    """
-
-    gpu_type: str | None
-    groups: list[tuple[str, int, PodRequest, int, dict[str, int], list[tuple[Key, int]]]]
-    rate: float = 1.0
-
-    def configuration(self, means: dict[Key, tuple[str, ...]]) -> Configuration:
-        """Return the configuration, quotas by their names."""
-        groups = []
-        for role, count, request, milli, named, keys in self.groups:
-            asked = Counter({**dict(request.named), **named})
-            for key, amount in keys:
-                for resource in means.get(key, ()):
-                    asked[resource] += amount
-            groups.append(
-                TaskGroup(role, count, milli, request.cpu_milli, request.memory_mib,
-                          resources=dict(asked))
-            )  # fmt: skip
-        return Configuration(tuple(groups), self.rate, self.gpu_type)
-
-    @property
-    def takes(self) -> Counter[Key]:
-        """What all its pods take of each quota."""
-        total: Counter[Key] = Counter()
-        for _, count, _, _, _, keys in self.groups:
-            for key, amount in keys:
-                total[key] += count * amount
-        return total
-
-
-@dataclass
-class _Draft:
-    """A gang with the ways to run it.
-
-    Parameters
-    ----------
-    gang
-        The gang.
-    ways
-        The ways, at least one.
-    rules
-        Its rules of placement.
-    places
-        Where its tasks stand, if it runs.
-    """
-
-    gang: Gang
-    ways: list[_Way]
-    rules: PlacementRules
-    places: tuple[TaskPlacement, ...] = ()
-
-
-@dataclass
 class _Maker:
     """Turns gangs into jobs.
 
@@ -219,11 +156,8 @@ class _Maker:
     flavors: dict[str, tuple[dict[str, str], tuple[str, ...]]]
     preemptible: bool
     restart_cost_s: float
-    _held: dict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
-    _others: dict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
-    # The milli-GPU held of each shared GPU of a node, by position, and positions by group.
-    _shared: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
-    _group_at: dict[tuple[str, str], int] = field(default_factory=dict)
+    _held: Held = field(default_factory=Held)
+    _others: Held = field(default_factory=Held)
     _seen: Counter[str] = field(default_factory=Counter)
 
     def make(
@@ -231,7 +165,7 @@ class _Maker:
     ) -> tuple[list[Job], tuple[Assignment, ...], tuple[Affinity, ...]]:
         """Return the jobs in the order of the queue, what runs, and what must stay together."""
         for node, request in self.grouped.held:
-            self._take_off(node, request)
+            self._others.take(node, request)
         drafts = []
         for gang in gangs:
             self._seen[gang.id] += 1
@@ -242,7 +176,7 @@ class _Maker:
                 drafts.append(draft)
         counted, could = self._quota_use(drafts)
         resources, means = self.quotas.limits(counted, could)
-        self.topology = self.hosts.left(self._held, self._others, resources)
+        self.topology = self.hosts.left(self._held.on, self._others.on, resources)
         self.tenants = self.quotas.tenants(self.topology.num_gpus, counted)
         ranks = sorted({draft.gang.priority for draft in drafts})
         weights = {priority: float(k) for k, priority in enumerate(ranks, start=1)}
@@ -272,7 +206,7 @@ class _Maker:
         return jobs, tuple(running), tuple(self._affinities(drafts, known))
 
     def _job(
-        self, draft: _Draft, ways: tuple[Configuration, ...], weight: float, now_s: float
+        self, draft: Draft, ways: tuple[Configuration, ...], weight: float, now_s: float
     ) -> Job:
         gang = draft.gang
         if gang.limit_s is None or not 0 < gang.limit_s <= MAX_DURATION_S:
@@ -299,7 +233,7 @@ class _Maker:
             placement=draft.rules,
         )
 
-    def _quota_use(self, drafts: Sequence[_Draft]) -> tuple[Counter[Key], Counter[Key]]:
+    def _quota_use(self, drafts: Sequence[Draft]) -> tuple[Counter[Key], Counter[Key]]:
         """Return what is given out of each quota, and what could be at most."""
         counted: Counter[Key] = Counter()
         could: Counter[Key] = Counter()
@@ -312,23 +246,15 @@ class _Maker:
             could += most
         return counted, could
 
-    def _take_off(self, node: str, request: PodRequest, group: str | None = None) -> None:
-        """Take what a pod holds off its node, and the GPU that it shares if it is the first."""
-        self._others[node] += amounts_held(request)
-        if request.shares:
-            # A share by memory may be all of the GPU.
-            milli = request.gpu_milli if request.gpu_milli < MILLI else 0
-            self._position(node, group, milli or MILLI, self._others)
-
     def _leave_out(self, gang: Gang, reason: str, label: str = "") -> None:
         self.log.drop(f"{reason}; what it holds is taken off its nodes", gang.id + label)
         for part in gang.parts:
             for node, group in part.places:
-                self._take_off(node, part.request, group)
+                self._others.take(node, part.request, group)
             for key, amount in self.quotas.keys(gang, part.request, gang.flavors):
                 self.quotas.left_out[key] += amount * part.count
 
-    def _running(self, gang: Gang) -> _Draft | None:
+    def _running(self, gang: Gang) -> Draft | None:
         nodes = [node for part in gang.parts for node, _ in part.places]
         unknown = [node for node in nodes if node not in self.hosts.index]
         if unknown:
@@ -346,7 +272,7 @@ class _Maker:
             gang.pinned = True
             self.log.alter("stands on a node that takes no new pods, and stays there", gang.id)
         places = tuple(
-            place for part in gang.parts for place in self._stand(part, shares[part.role])
+            place for part in gang.parts for place in self._held.stand(part, shares[part.role])
         )
         ways = self._ways(gang, dict(gang.flavors), shares)
         for way in ways:
@@ -357,9 +283,9 @@ class _Maker:
                 break
         for (_, _, _, _, named, _), part in zip(ways[0].groups, gang.parts, strict=True):
             for node, _ in part.places:
-                self._held[node] += Counter(named)
+                self._held.on[node] += Counter(named)
         rules = self._rules(gang)
-        return _Draft(gang, ways[:1], NO_RULES if rules is None else rules, places)
+        return Draft(gang, ways[:1], NO_RULES if rules is None else rules, places)
 
     def _share_of(self, part: Part) -> int | None:
         """Return the milli-GPU of each pod, where it shares by memory that of its nodes' GPUs."""
@@ -371,46 +297,7 @@ class _Maker:
         size = sizes.pop() if len(sizes) == 1 else None
         return None if size is None else _milli_of(request.gpu_memory_mib, size)
 
-    def _stand(self, part: Part, milli: int) -> Iterator[TaskPlacement]:
-        """Yield where the pods of a part stand, and count what they hold."""
-        positions: dict[str, list[int]] = defaultdict(list)
-        for node, group in part.places:
-            self._held[node] += amounts_held(part.request)
-            shared = positions[node]
-            if 0 < milli < MILLI:
-                shared.append(self._position(node, group, milli, self._held))
-            elif part.request.shares:
-                self._held[node]["gpu"] += 1
-        on = Counter(node for node, _ in part.places)
-        for node, count in on.items():
-            yield TaskPlacement(node, part.role, count, tuple(positions[node]))
-
-    def _position(
-        self, node: str, group: str | None, milli: int, into: dict[str, Counter[str]]
-    ) -> int:
-        """Return the GPU of a node that a pod has a share of: that of its group, or one with room.
-
-        Whole GPUs have no position, so those that are shared are the first. A GPU that is new is
-        counted.
-        """
-        held = self._shared[node]
-        at = self._group_at.get((node, group)) if group is not None else None
-        if at is not None:
-            # The scheduler put them there together, whatever their shares add up to.
-            held[at] = min(held[at] + milli, MILLI)
-            return at
-        of_groups = {k for (n, _), k in self._group_at.items() if n == node}
-        room = (k for k, used in enumerate(held) if used + milli <= MILLI and k not in of_groups)
-        at = next(room, len(held)) if group is None else len(held)
-        if at == len(held):
-            held.append(0)
-            into[node]["gpu"] += 1
-        if group is not None:
-            self._group_at[node, group] = at
-        held[at] += milli
-        return at
-
-    def _waiting(self, gang: Gang) -> _Draft | None:
+    def _waiting(self, gang: Gang) -> Draft | None:
         reason = self.quotas.refusal(gang)
         if not self.shares and any(part.request.shares for part in gang.parts):
             reason = reason or "asks for a share of a GPU; shares=true reads those"
@@ -429,7 +316,7 @@ class _Maker:
         )  # fmt: skip
         if gang.queue is not None and self.quotas.queue_of(gang) is None:
             self.log.alter("its queue is not in the dump; no quota is applied to it", gang.id)
-        ways: list[_Way] = []
+        ways: list[Way] = []
         for flavor in self.quotas.flavors(gang, main) or (None,):
             if flavor is not None and flavor not in self.flavors:
                 self.log.alter("a flavour of its queue is not in the dump; its nodes are not known",
@@ -441,7 +328,7 @@ class _Maker:
         if not ways:
             self.log.drop("no node that takes pods is one that it may use", gang.id)
             return None
-        return _Draft(gang, ways, rules)
+        return Draft(gang, ways, rules)
 
     def _kinds_for(self, gang: Gang) -> Sequence[str | None]:
         """Return the GPU types to tell apart: only shares by memory differ from type to type."""
@@ -465,7 +352,7 @@ class _Maker:
         flavor: str | None = None,
         kind: str | None = None,
         by_type: bool = True,
-    ) -> list[_Way]:
+    ) -> list[Way]:
         """Return the ways to run a gang with a flavour: all its pods, or as few as may start."""
         labels, keys = self.flavors.get(flavor or "", ({}, ()))
         limits = []
@@ -499,13 +386,13 @@ class _Maker:
             groups.append((part.role, part.count, part.request, shares[part.role], named, takes))
         least = gang.least
         if gang.runs or least is None or not 0 < least < gang.num_pods:
-            return [_Way(gpu_type, groups)]
+            return [Way(gpu_type, groups)]
         if len(groups) > 1 or any(part.topology.slice_size for part in gang.parts):
             self.log.alter("may start with fewer of its pods; all of them are read", gang.id)
-            return [_Way(gpu_type, groups)]
+            return [Way(gpu_type, groups)]
         role, count, *rest = groups[0]
         fewer = [(role, least, *rest)]
-        return [_Way(gpu_type, groups, count), _Way(gpu_type, fewer, least)]
+        return [Way(gpu_type, groups, count), Way(gpu_type, fewer, least)]
 
     def _rules(self, gang: Gang) -> PlacementRules | None:
         """Return where the pods of a gang must stand, or None if that is no level here."""
@@ -546,7 +433,7 @@ class _Maker:
                 slices.append(Slice(inner, one.slice_size))
         return PlacementRules(required, preferred, tuple(slices))
 
-    def _affinities(self, drafts: Sequence[_Draft], known: set[str]) -> Iterator[Affinity]:
+    def _affinities(self, drafts: Sequence[Draft], known: set[str]) -> Iterator[Affinity]:
         """Yield that the pods of a gang that wait must join those that run, where they must."""
         for draft in drafts:
             id, level = draft.gang.id, draft.rules.required
