@@ -108,7 +108,7 @@ def workload(name: str, pod_sets: list[tuple[str, int, Item, Item]], *, queue: s
             "status": status}  # fmt: skip
 
 
-def cluster_queue(name: str, quota: dict[str, dict[str, int | str]], *, cohort: str | None = None,
+def cluster_queue(name: str, quota: Item, *, cohort: str | None = None,
                   version: str = "v1beta1", borrowing: int | None = None,
                   reserved: Item | None = None, **spec: Any) -> Item:  # fmt: skip
     """A ClusterQueue with nominal quotas by flavor and resource."""

@@ -392,7 +392,7 @@ class Gangs:
         tolerated = [name for name, _ in request.named]
         tolerated += [request.gpu_resource] if request.gpu_resource else []
         asked = topology if topology not in (None, TopologyRequest()) else topology_of_notes(notes)
-        gang.add(role, count, request, node_rule(spec, tuple(tolerated)), asked)  # type: ignore[arg-type]
+        gang.add(role, count, request, node_rule(spec, tuple(tolerated)), asked)
         gang.priority = whole(spec, "priority") or gang.priority
 
 

@@ -390,8 +390,8 @@ class _Maker:
         if len(groups) > 1 or any(part.topology.slice_size for part in gang.parts):
             self.log.alter("may start with fewer of its pods; all of them are read", gang.id)
             return [Way(gpu_type, groups)]
-        role, count, *rest = groups[0]
-        fewer = [(role, least, *rest)]
+        role, count, request, milli, named, takes = groups[0]
+        fewer = [(role, least, request, milli, named, takes)]
         return [Way(gpu_type, groups, count), Way(gpu_type, fewer, least)]
 
     def _rules(self, gang: Gang) -> PlacementRules | None:

@@ -18,7 +18,7 @@ from alloc.instances.readers.table import UnreadableRowError
 
 
 def init(cpu: str, *, sidecar: bool = False) -> dict[str, Any]:
-    return container({"cpu": cpu}, **({"restartPolicy": "Always"} if sidecar else {}))
+    return container({"cpu": cpu}) | ({"restartPolicy": "Always"} if sidecar else {})
 
 
 @pytest.mark.parametrize(

@@ -32,6 +32,7 @@ from kubernetes_dumps import (
 from alloc.errors import InstanceError
 from alloc.instances.readers import read_instance
 from alloc.problems.allocation.instance import Instance, Moves
+from alloc.problems.allocation.solution import Allocation
 from alloc.solving.placing.place import place
 from alloc.solving.solver import solve
 
@@ -48,6 +49,7 @@ def starts(instance: Instance) -> set[str]:
     """The waiting jobs that start where nothing moves, proved to be worth the most."""
     found = place(instance.replace(moves=Moves(budget=0)), "weight_placed").result
     assert found.certificate.status == "optimal"
+    assert isinstance(found.solution, Allocation)
     return {a.job for a in found.solution.assignments} - {a.job for a in instance.running}
 
 
@@ -553,8 +555,11 @@ def test_quotas_by_flavor_and_of_cpu(tmp_path) -> None:
     ]  # fmt: skip
     quota = {"h100": {GPU: 8, "cpu": 100}, "t4": {GPU: 16, "cpu": 100}}
     instance, _ = read(tmp_path, *items, cluster_queue("q", quota))
-    found = place(instance.replace(moves=None), "gpus_placed").result.solution.assignments
-    kinds = [instance.job(a.job).configurations[a.configuration].gpu_type for a in found]
+    found = place(instance.replace(moves=None), "gpus_placed").result.solution
+    assert isinstance(found, Allocation)
+    kinds = [
+        instance.job(a.job).configurations[a.configuration].gpu_type for a in found.assignments
+    ]
     assert sorted(kinds) == ["h100-sxm-80gb"] * 2 + ["t4"] * 4
     quota["t4"]["cpu"] = 3
     instance, _ = read(tmp_path, *items, cluster_queue("q", quota))
@@ -573,10 +578,11 @@ def test_quota_that_others_hold_is_taken_off(tmp_path) -> None:
 
 
 def test_a_queue_that_is_stopped_or_does_not_cover_gpus(tmp_path) -> None:
-    for spec, quota, reason in (
+    cases: list[tuple[Any, Any, str]] = [
         ({"stopPolicy": "Hold"}, {GPU: 8}, "its queue is stopped, and it waits whatever is free"),
         ({}, {"cpu": 8}, f"asks for {GPU}, which its queue does not cover"),
-    ):
+    ]
+    for spec, quota, reason in cases:
         _, account = read(
             tmp_path, *FOUR, cluster_queue("q", {"f": quota}, **spec), local_queue("main", "q"),
             queued("w", 8), waiting("x"),

@@ -8,6 +8,7 @@ from slurm_dumps import large_cluster, save, slurm_job, slurm_node
 from alloc.errors import InstanceError
 from alloc.instances.readers import slurm_instance
 from alloc.problems.allocation.instance import Moves
+from alloc.problems.allocation.solution import Allocation
 from alloc.solving.placing.place import place
 
 
@@ -19,6 +20,7 @@ def read(tmp_path, jobs, nodes, **options):
 def starts(instance) -> set[str]:
     found = place(instance.replace(moves=Moves(budget=0)), "weight_placed").result
     assert found.certificate.status == "optimal"
+    assert isinstance(found.solution, Allocation)
     return {a.job for a in found.solution.assignments} - {a.job for a in instance.running}
 
 
