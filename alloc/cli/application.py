@@ -5,7 +5,16 @@ from typing import Annotated
 
 import typer
 
-from alloc.cli import instances, models, policies, schedulers, serving, topology, training
+from alloc.cli import (
+    instances,
+    models,
+    policies,
+    schedulers,
+    serving,
+    snapshot,
+    topology,
+    training,
+)
 from alloc.cli.auditing import audit_reward_command
 from alloc.cli.comparing import compare_command
 from alloc.cli.demo import demo_command
@@ -58,6 +67,7 @@ def root(
 
 _COMMANDS: dict[str, dict[str, typer.Typer | Callable[..., object]]] = {
     "Solve and place": {
+        "snapshot": snapshot.app,
         "solve": solve_command,
         "place": place_command,
         "defrag": defrag_command,

@@ -38,5 +38,5 @@ from alloc.instances.readers.scaling import read_elasticflow_table as read_elast
 from alloc.instances.readers.scaling import read_pollux_placements as read_pollux_placements
 from alloc.instances.readers.scaling import read_scaling_tables as read_scaling_tables
 from alloc.instances.readers.scaling import scaling_configurations as scaling_configurations
-from alloc.instances.readers.slurm_jobs import slurm_instance as slurm_instance
+from alloc.instances.readers.slurm.jobs import slurm_instance as slurm_instance
 from alloc.instances.readers.swf import swf_instance as swf_instance

@@ -15,7 +15,7 @@ from alloc.instances.readers.openb import openb_instance
 from alloc.instances.readers.options import Option
 from alloc.instances.readers.philly import philly_instance
 from alloc.instances.readers.report import ReadReport
-from alloc.instances.readers.slurm_jobs import slurm_instance
+from alloc.instances.readers.slurm.jobs import slurm_instance
 from alloc.instances.readers.swf import swf_instance
 from alloc.plugins import loaded
 from alloc.problems.allocation.instance import Instance
@@ -108,6 +108,13 @@ def _openb(
     return openb_instance(nodes, path, **options)  # type: ignore[arg-type]
 
 
+def _kubernetes(path: str | PathLike[str], **options: object) -> tuple[Instance, ReadReport]:
+    """Load the reader when it is used: it needs the topology formats, which need this room."""
+    from alloc.instances.readers.kubernetes import kubernetes_instance
+
+    return kubernetes_instance(path, **options)  # type: ignore[arg-type]
+
+
 READERS: dict[str, Reader] = {
     reader.kind: reader
     for reader in (
@@ -142,10 +149,40 @@ READERS: dict[str, Reader] = {
                 Option("timezone", str, "Zone of the times of --parsable2."),
                 Option("states", str, "Keep only jobs that ended in these states, with commas."),
                 Option("start", str, "Start of the window, as the file writes times."),
+                Option("nodes", str, "Of a queue: scontrol show nodes --json.", is_path=True),
+                Option(
+                    "accounts",
+                    str,
+                    "Of a queue: sacctmgr show associations --parsable2, for quotas.",
+                    is_path=True,
+                ),
                 *_own(),
             ),
             slurm_instance,
             takes_topology=True,
+        ),
+        Reader(
+            "kubernetes",
+            "A moment of Kubernetes, from kubectl: nodes, pods, Kueue's and Volcano's queues.",
+            "What kubectl get nodes,pods,workloads,clusterqueues ... -A -o json printed.",
+            (
+                Option("more", str, "More files of the dump, or manifests of jobs, with commas."),
+                Option("levels", str, "Node labels that are levels, outermost first, with commas."),
+                Option("labels", str, "Set of labels that says where nodes stand, or none."),
+                Option("gpu_type", str, "GPU type of nodes without a label for it."),
+                Option("memory_step_mib", int, "Free memory is rounded down to this, MiB.", 1024),
+                Option(
+                    "shares",
+                    bool,
+                    "Pods that share GPUs are jobs, for --formulation sharing.",
+                    False,
+                ),
+                Option("preemptible", bool, "Whether jobs may be paused and moved.", True),
+                Option("restart_cost_s", float, "Seconds lost when a job resumes or moves.", 0.0),
+                Option("slot_s", float, "Length of a slot, seconds; by default none."),
+                Option("name", str, "Name of the instance."),
+            ),
+            _kubernetes,
         ),
         Reader(
             "swf",

@@ -40,7 +40,15 @@ from alloc.instances.topologies.tree import TreeBuilder
 from alloc.topology import GpuLink, HostType, Topology
 from alloc.units import MILLI
 
-_GPUS = ("nvidia.com/gpu", "amd.com/gpu")
+GPU_RESOURCES = {
+    "nvidia.com/gpu": None,
+    "amd.com/gpu": None,
+    "gpu.intel.com/i915": "intel-gpu",
+    "gpu.intel.com/xe": "intel-gpu",
+    "habana.ai/gaudi": "gaudi",
+}
+"""Resources that are whole GPUs, with the GPU type where no label of the node says it."""
+_FIRST_GPU = next(iter(GPU_RESOURCES))
 _COUNT, _MEMORY, _REPLICAS = (
     "nvidia.com/gpu.count",
     "nvidia.com/gpu.memory",
@@ -56,7 +64,7 @@ _MIG_SLICE = re.compile(r"nvidia\.com/mig-.*")
 _KIND = re.compile(r"""["']?kind["']?\s*:\s*["']?Node(List)?["']?\s*(,|\}|$)""", re.MULTILINE)
 _MIB = 2**20
 # What jobs with GPUs tolerate without being told: the plugin's own taint.
-_TOLERATED = "nvidia.com/gpu,amd.com/gpu"
+_TOLERATED = ",".join(GPU_RESOURCES)
 _REPELS = ("NoSchedule", "NoExecute")
 _MAX_GPUS = 1000
 _IN_BYTES = ("ephemeral-storage", "hugepages-")
@@ -66,13 +74,31 @@ _NONE = "none"
 
 
 @dataclass(frozen=True)
-class _Node:
-    """A node that is kept, as far as it has been looked at."""
+class KubernetesNode:
+    """A node, as far as it has been looked at.
+
+    Parameters
+    ----------
+    name
+        Its name.
+    entry
+        The whole of it.
+    labels
+        Its labels that have a value.
+    offers
+        What is allocatable on it, by resource.
+    """
 
     name: str
     entry: Entry
     labels: dict[str, str]
     offers: dict[str, Entry]
+
+    @property
+    def num_gpus_offered(self) -> int:
+        """GPUs that it offers to pods by name, as the scheduler counts them."""
+        entries = (self.offers.get(name) for name in GPU_RESOURCES)
+        return sum(int(quantity(e)) for e in entries if e is not None and e.value is not None)
 
 
 def is_kubernetes_nodes(text: TopologyText) -> bool:
@@ -113,22 +139,46 @@ def read_kubernetes_nodes(text: TopologyText, request: Request) -> tuple[Topolog
             f"of {log.rows_read} nodes none takes pods ({reasons or 'the list is empty'}); take "
             "the list again, or keep them all with all_nodes=true."
         )
-    builder = TreeBuilder(text.file, host_word="node")
+    return nodes_topology(nodes, request, text.place(), log), log.report()
+
+
+def nodes_topology(
+    nodes: Sequence[KubernetesNode], request: Request, file: Place, log: ReportLog
+) -> Topology:
+    """Return nodes as the hosts of a topology; see `read_kubernetes_nodes`.
+
+    Parameters
+    ----------
+    nodes
+        The nodes, at least one.
+    request
+        What the user wants.
+    file
+        For messages.
+    log
+        Counts what is changed.
+
+    Raises
+    ------
+    InstanceError
+        If a label or level is unknown, levels do not nest, or a node does not say how many GPUs it
+        has or of which type.
+    """
+    builder = TreeBuilder(file.file, host_word="node")
     types = _HostTypes(request, log)
-    types.require_offered(nodes, text.place())
+    types.require_offered(nodes, file)
     kinds: dict[HostType, HostType] = {}
     for node in nodes:
         kind = types.of(node)
         builder.host(node.name, node.entry.where, host_type=kinds.setdefault(kind, kind))
-    hosts, levels, local_names = _placed(nodes, request, text.place(), log)
+    hosts, levels, local_names = _placed(nodes, request, file, log)
     ordered = add_domains(builder, hosts, levels, local_names)
-    topology = builder.build(
+    return builder.build(
         request.name, host_types=request.host_types, levels=ordered or None, one_piece=False
     )
-    return topology, log.report()
 
 
-def _kept(text: TopologyText, request: Request, log: ReportLog) -> Iterator[_Node]:
+def _kept(text: TopologyText, request: Request, log: ReportLog) -> Iterator[KubernetesNode]:
     """Yield the nodes that take pods; count the others."""
     keep_all = bool(request.options.get("all_nodes", False))
     tolerated = {key.strip() for key in (request.text_option("tolerate") or _TOLERATED).split(",")}
@@ -136,24 +186,42 @@ def _kept(text: TopologyText, request: Request, log: ReportLog) -> Iterator[_Nod
         log.rows_read += 1
         metadata = entry.need("metadata")
         name = metadata.need("name").text()
-        reason = None if keep_all else _reason_against(entry, tolerated)
+        reason = None if keep_all else reason_against(entry, tolerated)
         if reason is not None:
             log.drop(reason, name)
             continue
-        found = metadata.get("labels")
-        labels = {
-            key: str(value.value)
-            for key, value in (found.items() if found is not None else ())
-            if isinstance(value.value, str | int) and value.value != ""
-        }
-        status = entry.get("status")
-        offers = status.get("allocatable") if status is not None else None
-        if offers is None:
-            raise entry.error(
-                f"node {shown(name)} has no status.allocatable; take the list with `kubectl get "
-                "nodes -o json`, which has it."
-            )
-        yield _Node(name, entry, labels, dict(offers.items()))
+        yield kubernetes_node(entry)
+
+
+def kubernetes_node(entry: Entry) -> KubernetesNode:
+    """Return a node that has been looked at.
+
+    Parameters
+    ----------
+    entry
+        A resource of kind Node.
+
+    Raises
+    ------
+    InstanceError
+        If it has no name or does not say what is allocatable on it.
+    """
+    metadata = entry.need("metadata")
+    name = metadata.need("name").text()
+    found = metadata.get("labels")
+    labels = {
+        key: str(value.value)
+        for key, value in (found.items() if found is not None else ())
+        if isinstance(value.value, str | int) and value.value != ""
+    }
+    status = entry.get("status")
+    offers = status.get("allocatable") if status is not None else None
+    if offers is None:
+        raise entry.error(
+            f"node {shown(name)} has no status.allocatable; take the list with `kubectl get "
+            "nodes -o json`, which has it."
+        )
+    return KubernetesNode(name, entry, labels, dict(offers.items()))
 
 
 def node_entries(text: TopologyText) -> Iterator[Entry]:
@@ -170,17 +238,25 @@ def node_entries(text: TopologyText) -> Iterator[Entry]:
                 yield item
 
 
-def _reason_against(node: Entry, tolerated: set[str]) -> str | None:
-    """Return why a node takes no new pods, or None if it does."""
+def reason_against(node: Entry, tolerated: set[str] | None) -> str | None:
+    """Return why a node takes no new pods, or None if it does.
+
+    Parameters
+    ----------
+    node
+        A resource of kind Node.
+    tolerated
+        Keys of taints that do not matter; None: none does, as pods are asked for theirs.
+    """
     spec = node.get("spec")
     if spec is not None:
         cordoned = spec.get("unschedulable")
         if cordoned is not None and cordoned.flag():
             return "cordoned (spec.unschedulable)"
-        taints = spec.get("taints")
+        taints = spec.get("taints") if tolerated is not None else None
         for taint in taints.elements() if taints is not None else ():
             key, effect = taint.need("key").text(), taint.need("effect").text()
-            if effect in _REPELS and key not in tolerated:
+            if effect in _REPELS and key not in (tolerated or ()):
                 return f"tainted {key}:{effect}"
     status = node.get("status")
     conditions = status.get("conditions") if status is not None else None
@@ -193,7 +269,7 @@ def _reason_against(node: Entry, tolerated: set[str]) -> str | None:
 
 
 def _placed(
-    nodes: Sequence[_Node], request: Request, file: Place, log: ReportLog
+    nodes: Sequence[KubernetesNode], request: Request, file: Place, log: ReportLog
 ) -> tuple[list[Labelled], tuple[str, ...], bool]:
     """Return the nodes with the values of their levels, the levels, and whether names are local."""
     known = list(dict.fromkeys(label for node in nodes for label in node.labels))
@@ -223,7 +299,10 @@ def _placed(
 
 
 def _with_nvlink(
-    chosen: LabelSet, nodes: Sequence[_Node], hosts: list[Labelled], levels: tuple[str, ...]
+    chosen: LabelSet,
+    nodes: Sequence[KubernetesNode],
+    hosts: list[Labelled],
+    levels: tuple[str, ...],
 ) -> tuple[list[Labelled], tuple[str, ...]]:
     """Add the level of NVLink domains, by the set's own labels or else by NVIDIA's."""
     own = [label for label in chosen.nvlink if any(label in node.labels for node in nodes)]
@@ -243,7 +322,7 @@ class _HostTypes:
     request: Request
     log: ReportLog
 
-    def of(self, node: _Node) -> HostType:
+    def of(self, node: KubernetesNode) -> HostType:
         """Return what a node offers."""
         num_gpus = self._num_gpus(node)
         gpu = self._gpu_type(node) if num_gpus else None
@@ -272,7 +351,7 @@ class _HostTypes:
         except InstanceError as error:
             raise node.entry.error(f"node {shown(node.name)}: {error}") from None
 
-    def require_offered(self, nodes: Sequence[_Node], file: Place) -> None:
+    def require_offered(self, nodes: Sequence[KubernetesNode], file: Place) -> None:
         """Refuse names of resources that no node offers."""
         for name in self._wanted or ():
             if not any(name in node.offers for node in nodes):
@@ -290,11 +369,11 @@ class _HostTypes:
             return None
         return () if text == _NONE else tuple(name.strip() for name in text.split(","))
 
-    def _named(self, node: _Node) -> dict[str, int]:
+    def _named(self, node: KubernetesNode) -> dict[str, int]:
         """Return what a node offers by other names; bytes in MiB, rounded down as memory is."""
         found = {}
         for name in sorted(node.offers):
-            extended = "/" in name and name not in _GPUS
+            extended = "/" in name and name not in GPU_RESOURCES
             wanted = extended if self._wanted is None else name in self._wanted
             if not wanted or node.offers[name].value is None:
                 continue
@@ -305,14 +384,14 @@ class _HostTypes:
                 found[name] = int(amount)
         return found
 
-    def _offer(self, node: _Node, resource: str) -> Fraction:
+    def _offer(self, node: KubernetesNode, resource: str) -> Fraction:
         entry = node.offers.get(resource)
         return Fraction(0) if entry is None or entry.value is None else quantity(entry)
 
-    def _memory_mib(self, node: _Node) -> int:
+    def _memory_mib(self, node: KubernetesNode) -> int:
         return self._whole_mib(node, self._offer(node, "memory"))
 
-    def _whole_mib(self, node: _Node, amount: Fraction) -> int:
+    def _whole_mib(self, node: KubernetesNode, amount: Fraction) -> int:
         """Return bytes in MiB, rounded down to a multiple of the option's."""
         step = self.request.options.get("memory_step_mib", 1024)
         assert isinstance(step, int)
@@ -320,8 +399,10 @@ class _HostTypes:
             raise node.entry.error(f"memory_step_mib is {step}; it must be 1 or more.")
         return math.floor(amount / _MIB / step) * step
 
-    def _num_gpus(self, node: _Node) -> int:
-        offered = [r for r in _GPUS if r in node.offers and node.offers[r].value is not None]
+    def _num_gpus(self, node: KubernetesNode) -> int:
+        offered = [
+            r for r in GPU_RESOURCES if r in node.offers and node.offers[r].value is not None
+        ]
         count = sum(int(quantity(node.offers[resource])) for resource in offered)
         if any(_MIG_SLICE.fullmatch(r) and self._offer(node, r) for r in node.offers):
             self.log.alter(
@@ -340,7 +421,7 @@ class _HostTypes:
             )
         return count
 
-    def _labelled_count(self, node: _Node) -> int:
+    def _labelled_count(self, node: KubernetesNode) -> int:
         text = node.labels[_COUNT]
         if not re.fullmatch(r"[0-9]{1,4}", text, re.ASCII):
             raise node.entry.error(
@@ -349,7 +430,7 @@ class _HostTypes:
             )
         return int(text)
 
-    def _unoffered(self, node: _Node) -> int:
+    def _unoffered(self, node: KubernetesNode) -> int:
         """Return the GPUs of a node that offers none by name: none, or as many as it is told."""
         if not any(label in node.labels for label in (*_PRODUCT, _COUNT)):
             return 0
@@ -357,17 +438,20 @@ class _HostTypes:
         if isinstance(given, int):
             return given
         if _COUNT in node.labels:
-            self.log.alter(f"offers no {_GPUS[0]}; counted by label {_COUNT}", node.name)
+            self.log.alter(f"offers no {_FIRST_GPU}; counted by label {_COUNT}", node.name)
             return self._labelled_count(node)
         raise node.entry.error(
-            f"node {shown(node.name)} has a GPU by its labels, but neither {_GPUS[0]} in "
+            f"node {shown(node.name)} has a GPU by its labels, but neither {_FIRST_GPU} in "
             f"status.allocatable nor the label {_COUNT} says how many; start the device plugin "
             "there, or pass gpus_per_node."
         )
 
-    def _gpu_type(self, node: _Node) -> str:
+    def _gpu_type(self, node: KubernetesNode) -> str:
         given = self.request.text_option("gpu_type")
         product = next((node.labels[label] for label in _PRODUCT if label in node.labels), given)
+        if product is None:
+            own = [t for r, t in GPU_RESOURCES.items() if t and self._offer(node, r)]
+            product = own[0] if own else None
         if product is None:
             machine = self.request.host_types.find(node.name)
             if machine is not None and machine.gpu_type is not None:

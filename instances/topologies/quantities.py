@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from fractions import Fraction
+from functools import lru_cache
 
 from alloc.instances.topologies.markup import Entry
 from alloc.instances.topologies.place import shown
@@ -32,12 +33,28 @@ def quantity(entry: Entry) -> Fraction:
     Kubernetes API, "Quantity".
     """
     text = str(entry.value) if not isinstance(entry.value, bool | dict | list) else ""
-    found = _QUANTITY.fullmatch(text)
-    if found is None:
+    value = amount_in(text)
+    if value is None:
         raise entry.error(
             f"{entry.label} is {shown(text)}; give a quantity of Kubernetes, for example 64, 500m "
             "or 1024Gi."
         )
+    return value
+
+
+# A dump says the same few quantities over and over.
+@lru_cache(maxsize=4096)
+def amount_in(text: str) -> Fraction | None:
+    """Return the quantity that a text means, in its own unit, or None if it is none of 0 or more.
+
+    Parameters
+    ----------
+    text
+        For example ``"1500m"``, ``"64Gi"`` or ``"1e3"``.
+    """
+    found = _QUANTITY.fullmatch(text)
+    if found is None:
+        return None
     value = Fraction(found["number"])
     if found["exponent"]:
         return value * Fraction(10) ** int(found["exponent"])

@@ -19,9 +19,11 @@ from alloc.instances.readers import (
     table_instance,
 )
 from alloc.instances.readers.assembly import uniform_cluster
+from alloc.instances.readers.kubernetes import kubernetes_instance
 from alloc.instances.readers.own_jobs import Common
 
 DATA = Path(__file__).parents[2] / "data" / "traces"
+EXAMPLES = Path(__file__).parents[3] / "examples"
 
 
 @pytest.mark.parametrize(
@@ -32,6 +34,7 @@ DATA = Path(__file__).parents[2] / "data" / "traces"
         ("openb", openb_instance, {"pods"}),
         ("table", table_instance, {"table"}),
         ("slurm", slurm_instance, {"path"}),
+        ("kubernetes", kubernetes_instance, {"path"}),
         ("swf", swf_instance, {"path"}),
     ],
 )
@@ -84,6 +87,7 @@ def test_every_kind_makes_an_instance() -> None:
     paths = {
         "table": (DATA / "itp-elastic.csv", {"map": "id=job_id"}),
         "slurm": (DATA / "sacct.txt", {"timezone": "Europe/Paris"}),
+        "kubernetes": (EXAMPLES / "kubernetes.json", {"preemptible": "no"}),
         "swf": (DATA / "made.swf", {"tenant": "queue"}),
         "itp": (DATA / "itp-elastic.csv", {"scaling": str(DATA / "elasticflow")}),
         "philly": (DATA / "philly.csv", {"vc": "aaa111", "vcs": str(DATA / "philly-vcs.csv")}),

@@ -27,7 +27,7 @@ from alloc.instances.readers.job_table import (
 from alloc.instances.readers.jobs import TracedJob
 from alloc.instances.readers.own_jobs import Common, own_instance
 from alloc.instances.readers.report import ReadReport, ReportLog
-from alloc.instances.readers.slurm_queue import is_queue, number_in, queue_instance
+from alloc.instances.readers.slurm.queue import is_queue, number_in, queue_instance
 from alloc.instances.readers.table import Row, UnreadableRowError, find_delimiter, is_json
 from alloc.problems.allocation.instance import Instance
 
@@ -49,6 +49,8 @@ def slurm_instance(
     timezone: str | None = None,
     states: str | None = None,
     start: str | None = None,
+    nodes: str | PathLike[str] | None = None,
+    accounts: str | PathLike[str] | None = None,
     **common: Unpack[Common],
 ) -> tuple[Instance, ReadReport]:
     """Make an instance of Slurm's accounting or of its queue.
@@ -69,6 +71,12 @@ def slurm_instance(
         Keep only jobs that ended in these states, with commas; None: all that ran. Not of a queue.
     start
         Start of the window, as the file writes times. Not of a queue.
+    nodes
+        Of a queue: what ``scontrol show nodes --json`` printed, with states, CPU, memory and
+        partitions; it may stand for the topology.
+    accounts
+        Of a queue: what ``sacctmgr show associations format=account,user,grptres --parsable2``
+        printed; limits on GPUs become quotas.
     common
         What all readers of one's own jobs can be told: see
         `alloc.instances.readers.own_jobs.Common`.
@@ -96,9 +104,11 @@ def slurm_instance(
         if is_queue(document):
             if states is not None or start is not None:
                 raise InstanceError(f"{name}: is a queue, a moment; leave states and start out.")
-            return queue_instance(document, log, common, name)
+            return queue_instance(document, log, common, name, nodes=nodes, accounts=accounts)
         rows.columns = _JSON_COLUMNS
         jobs, said = _accounted(document, rows, name), "those of sacct --json"
+    if nodes is not None or accounts is not None:
+        raise InstanceError(f"{name}: is a history; leave nodes and accounts, of a moment, out.")
     return own_instance(
         jobs,
         log,

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from os import PathLike
 from typing import Any
 
 from alloc.errors import InstanceError
@@ -13,12 +14,18 @@ from alloc.instances.readers.cells import gpu_cell
 from alloc.instances.readers.jobs import MAX_DURATION_S, MAX_GPUS, Tasks
 from alloc.instances.readers.own_jobs import Common
 from alloc.instances.readers.report import ReadReport, ReportLog
+from alloc.instances.readers.slurm.nodes import (
+    NodesLeft,
+    cluster_of,
+    read_slurm_accounts,
+    read_slurm_nodes,
+)
 from alloc.instances.readers.table import UnreadableRowError
-from alloc.problems.allocation.instance import Instance
+from alloc.problems.allocation.instance import Instance, Tenant, misfit
 from alloc.problems.allocation.solution import Assignment, TaskPlacement
 from alloc.topology import Topology
 from alloc.units import MILLI
-from alloc.workload import Job
+from alloc.workload import Configuration, Job
 
 _RUNS, _WAITS = ("RUNNING", "COMPLETING", "SUSPENDED"), ("PENDING",)
 # Reasons for which a job waits whatever is free.
@@ -37,6 +44,12 @@ _ASSUMED = (
     "Partitions, features and reservations are not read: a waiting job may go to any hosts with "
     "GPUs of its type.",
 )
+_ASSUMED_WITH_NODES = (
+    "A job runs to its time limit.",
+    "What a job holds or asks for is spread evenly over its nodes.",
+    "What nodes say is used, and no job here holds, is taken off them.",
+    "Features, reservations, licences, limits of users and exclusive use are not read.",
+)
 
 
 def is_queue(document: Mapping[str, Any]) -> bool:
@@ -45,7 +58,13 @@ def is_queue(document: Mapping[str, Any]) -> bool:
 
 
 def queue_instance(
-    document: Mapping[str, Any], log: ReportLog, common: Common, name: str
+    document: Mapping[str, Any],
+    log: ReportLog,
+    common: Common,
+    name: str,
+    *,
+    nodes: str | PathLike[str] | None = None,
+    accounts: str | PathLike[str] | None = None,
 ) -> tuple[Instance, ReadReport]:
     """Make an instance of a queue: the clock is 0 when it was taken.
 
@@ -56,9 +75,14 @@ def queue_instance(
     log
         Counts what is left out or changed.
     common
-        What the user chose; the cluster must be given.
+        What the user chose; the cluster must be given, here or by its nodes.
     name
         Name of the file.
+    nodes
+        What ``scontrol show nodes --json`` printed: then states, CPU, memory and partitions count.
+    accounts
+        What ``sacctmgr show associations format=account,user,grptres --parsable2`` printed: limits
+        on GPUs become quotas.
 
     Raises
     ------
@@ -66,16 +90,22 @@ def queue_instance(
         If no cluster is given, an option has no meaning for a queue, or no job is left.
     """
     topology = common.get("topology")
+    known = None
+    if nodes is not None:
+        known, report = read_slurm_nodes(nodes)
+        log.also.append(report)
+        topology = topology if topology is not None else cluster_of(known, "nodes")
     if topology is None:
         raise InstanceError(
             f"{name}: a queue does not say what the cluster is; give its topology, for example "
-            "--topology topology.conf --host-type dgx-h100."
+            "--topology topology.conf --host-type dgx-h100, or -O nodes=FILE."
         )
     if any(common.get(option) is not None for option in _SIZES):
         raise InstanceError(f"{name}: is a queue, a moment; leave {', '.join(_SIZES)} out.")
     log.files.append(name)
     now_s = _moment(document)
-    queue = _Queue(topology, log, common, now_s)
+    left = None if known is None else NodesLeft(known, topology, log)
+    queue = _Queue(topology if left is None else left.topology, log, common, now_s, left)
     for position, job in enumerate(document["jobs"], start=1):
         try:
             queue.read(job, position)
@@ -84,18 +114,47 @@ def queue_instance(
             log.skip(str(reason), position, f"job {id}")
         else:
             log.rows_read += 1
-    log.notes += _ASSUMED
+    assumed = _ASSUMED if left is None else _ASSUMED_WITH_NODES
+    log.notes += assumed
     jobs = [job for _, _, job in sorted(queue.jobs, key=lambda entry: entry[:2])]
+    if left is not None:
+        topology = left.left()
+        jobs = list(_startable(jobs, {a.job for a in queue.running}, topology, log))
+    tenants: tuple[Tenant, ...] = ()
+    if accounts is not None:
+        tenants, report = read_slurm_accounts(accounts, topology.num_gpus)
+        log.also.append(report)
     instance = assemble(
         common.get("name") or name.removesuffix(".gz").removesuffix(".json"),
         topology,
         jobs,
         log,
         slot_s=common.get("slot_s"),
-        source={"source": f"Slurm queue {name}, a file of the user", "assumed": " ".join(_ASSUMED)},
+        source={"source": f"Slurm queue {name}, a file of the user", "assumed": " ".join(assumed)},
         options={},
     )
-    return instance.replace(running=tuple(queue.running)), log.report()
+    made = instance.replace(
+        running=tuple(queue.running),
+        tenants=tuple(queue.lessened(tenant) for tenant in tenants),
+    )
+    return made, log.report()
+
+
+def _startable(
+    jobs: Iterable[Job], running: set[str], topology: Topology, log: ReportLog
+) -> Iterator[Job]:
+    """Yield the jobs that run, and those that what is left of the cluster could ever hold."""
+    for job in jobs:
+        ways = tuple(way for way in job.configurations if misfit(topology, way) is None)
+        if job.id in running or len(ways) == len(job.configurations):
+            yield job
+        elif ways:
+            yield job.replace(
+                configurations=ways, elasticity="rigid" if len(ways) == 1 else "moldable"
+            )
+        else:
+            log.drop("can never start on what is left of the nodes: "
+                     f"{misfit(topology, job.configurations[0])}", job.id)  # fmt: skip
 
 
 def number_in(value: Any) -> float | None:
@@ -141,16 +200,20 @@ class _Queue:
         What the user chose.
     now_s
         When the queue was taken, Unix seconds.
+    left
+        The nodes with their states, where these are known.
     """
 
     topology: Topology
     log: ReportLog
     common: Common
     now_s: float
+    left: NodesLeft | None = None
     jobs: list[tuple[float, float, Job]] = field(default_factory=list)
     """The jobs with what orders them: what runs first, then by submission."""
     running: list[Assignment] = field(default_factory=list)
     _taken: Counter[str] = field(default_factory=Counter)
+    _left_out: Counter[str] = field(default_factory=Counter)
     _seen: set[str] = field(default_factory=set)
 
     def read(self, job: Any, position: int) -> None:
@@ -177,16 +240,33 @@ class _Queue:
             return
         hosts = self._hosts(job, id) if runs else ()
         ways = ways_to_run(tasks, self.topology)
+        account = str(job["account"]) if job.get("account") else None
         if isinstance(ways, str):
             self.log.drop(ways, f"{id} ({tasks_label(tasks)})")
+            self._count_left_out(account, tasks, runs)
             return
+        pinned = False
         if runs:
             which = self._stand(id, tasks, [w.gpu_type for w in ways], hosts)
             if which is None:
+                self._count_left_out(account, tasks, runs)
                 return
+            ways, which = (ways[which],), 0
             per_host = tasks.count // len(hosts)
             places = tuple(TaskPlacement(host, "worker", per_host) for host in hosts)
             self.running.append(Assignment(id, which, places))
+            if self.left is not None:
+                held = Counter(
+                    gpu=per_host * tasks.gpu_milli // MILLI,
+                    cpu=per_host * tasks.cpu_milli,
+                    memory=per_host * tasks.memory_mib,
+                )
+                for host in hosts:
+                    self.left.held.setdefault(host, Counter()).update(held)
+                    pinned |= not self.left.is_open(host)
+        if pinned:
+            self.log.alter("stands on a node that takes no new jobs, and stays there", id)
+        ways = self._within_partition(job, ways, hosts)
         work, done = self._work(job, id, runs)
         made = Job(
             id=id,
@@ -195,11 +275,35 @@ class _Queue:
             work_done=done,
             configurations=ways,
             elasticity="rigid" if len(ways) == 1 else "moldable",
-            tenant=str(job["account"]) if job.get("account") else None,
-            preemptible=self.common.get("preemptible", True),
+            tenant=account,
+            preemptible=self.common.get("preemptible", True) and not pinned,
             restart_cost_s=self.common.get("restart_cost_s", 0.0),
         )
         self.jobs.append((0.0 if runs else 1.0, number_in(job.get("submit_time")) or 0.0, made))
+
+    def _count_left_out(self, account: str | None, tasks: Tasks, runs: bool) -> None:
+        if account is not None and runs:
+            self._left_out[account] += tasks.count * tasks.gpu_milli
+
+    def lessened(self, tenant: Tenant) -> Tenant:
+        """Return a tenant without the quota that its running jobs hold which are left out."""
+        less = self._left_out[tenant.name]
+        return replace(tenant, gpu_quota_milli=max(tenant.gpu_quota_milli - less, 0))
+
+    def _within_partition(
+        self, job: Mapping[str, Any], ways: tuple[Configuration, ...], hosts: tuple[str, ...]
+    ) -> tuple[Configuration, ...]:
+        """Return the ways to run a job on the nodes of its partitions, where these are known."""
+        if self.left is None:
+            return ways
+        types = {way.gpu_type for way in ways}
+        name = self.left.partition(str(job.get("partition") or ""), types, hosts)
+        if name is None:
+            return ways
+        return tuple(
+            replace(way, tasks=tuple(replace(g, resources={name: 1}) for g in way.tasks))
+            for way in ways
+        )
 
     def _tasks(self, job: Mapping[str, Any], runs: bool) -> Tasks | None:
         """Return a task for each node of a job, or workers of one GPU where they do not divide."""
@@ -212,9 +316,13 @@ class _Queue:
             raise UnreadableRowError(f"asks for more than {MAX_GPUS} GPUs")
         nodes = int(number_in(job.get("node_count")) or cell.tasks or 0)
         types = () if cell.gpu_type is None else (cell.gpu_type,)
-        if nodes < 1 or total % nodes:
-            return Tasks(total, MILLI, gpu_types=types)
-        return Tasks(nodes, total // nodes * MILLI, gpu_types=types)
+        count = total if nodes < 1 or total % nodes else nodes
+        cpu = memory = 0
+        if self.left is not None:
+            cpu, memory = (
+                -(-(amount or 0) // count) for amount in (cell.cpu_milli, cell.memory_mib)
+            )
+        return Tasks(count, total // count * MILLI, cpu, memory, types)
 
     def _hosts(self, job: Mapping[str, Any], id: str) -> tuple[str, ...]:
         # Loads every topology format, of which only a queue needs this one part.
