@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from alloc.cli import instances, models, policies, schedulers, serving, topology, training
+from alloc.cli import bench, instances, models, policies, schedulers, serving, topology, training
 from alloc.cli.auditing import audit_reward_command
 from alloc.cli.comparing import compare_command
 from alloc.cli.demo import demo_command
@@ -67,6 +67,7 @@ _COMMANDS: dict[str, dict[str, typer.Typer | Callable[..., object]]] = {
     },
     "Compare and learn": {
         "compare": compare_command,
+        "bench": bench.app,
         "simulate": simulate_command,
         "train": training.app,
         "policies": policies.app,
