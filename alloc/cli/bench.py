@@ -3,7 +3,6 @@
 import csv
 import datetime
 import io
-import json as json_text
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,7 +10,7 @@ import typer
 from typer.core import TyperGroup
 
 from alloc.cli import completion, options
-from alloc.cli.console import print_json, print_text, progress, require_writable, save, show
+from alloc.cli.console import print_json, progress, require_writable, save, show
 from alloc.cli.door import say
 from alloc.cli.exit_code import ExitCode
 from alloc.cli.sources import read_answer, solution_of
@@ -68,8 +67,8 @@ def run_command(
         str | None,
         typer.Option(
             metavar="NAME,NAME...",
-            help="Methods and general solvers (auto, highs, cpsat, pyomo); by default auto where no "
-            "schedulers are named.",
+            help="Methods and general solvers (auto, highs, cpsat, pyomo); by default auto, where "
+            "no schedulers are named.",
             show_default=False,
         ),
     ] = None,
@@ -288,7 +287,7 @@ def _show(rows: list[dict[str, Any]], found: dict[str, Any]) -> None:
         cells.append((row["instance"], name, row["status"], *parts, row["seconds"], row["note"]))
     show(table(columns, cells))
     titles = {
-        "value": "Performance profile of values: share of the instances within a factor of the best",
+        "value": "Performance profile of values: share of instances within a factor of the best",
         "seconds": "Performance profile of seconds to the proof, within a factor of the fastest",
     }
     for measure, curves in found.items():

@@ -216,6 +216,15 @@ def import_instance(
             show_default=False,
         ),
     ] = None,
+    week: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            help="Week N of an itp or philly trace, on a cluster for a load of 0.9 where no size "
+            "is given.",
+            show_default=False,
+        ),
+    ] = None,
     topology: TopologyOption = None,
     host_type: HostTypeOption = None,
     output: NewFile = None,
@@ -233,6 +242,10 @@ def import_instance(
     cluster = read_cluster(topology, host_type)
     if cluster is not None:
         given["topology"] = cluster.topology
+    if week is not None:
+        from alloc.instances.weeks import week_options
+
+        given = week_options(kind, path, week, given)
     with progress(f"reading {path}", quiet):
         made, account = read_trace(kind, path, **given)
     say(str(account))

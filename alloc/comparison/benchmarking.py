@@ -33,7 +33,7 @@ from alloc.schedulers.placement.policy import PlacementPolicy, Request
 _MEANING = 1
 """Raised when what is stored of a run comes to mean something else."""
 _SLOWER = 2.0
-"""A limit of so many times what the table's solve took is time enough on another machine: with less,
+"""A limit of so many times what the table's solve took is time enough on another machine; with less
 a worse answer is no regression."""
 _WORSE = 1e-6
 """Relative difference from the best known value that counts, as for a proved optimum."""

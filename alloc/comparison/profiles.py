@@ -45,7 +45,7 @@ class Profile:
         return bisect.bisect_right(self.ratios, factor * (1 + 1e-9)) / len(self.ratios)
 
     def steps(self) -> list[tuple[float, float]]:
-        """Return the curve: the factors at which the share rises, each with the share from there."""
+        """Return the factors at which the share rises, each with the share from there on."""
         return [
             (ratio, self.share(ratio)) for ratio in dict.fromkeys(self.ratios) if ratio < math.inf
         ]

@@ -1,5 +1,4 @@
-"""Draws for recipes: everything from `numpy.random.Generator.random`, whose stream is the same in
-every release of numpy."""
+"""Draws for recipes, all from `numpy.random.Generator.random`: its stream never changes."""
 
 from __future__ import annotations
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-ITP_SOURCE = "ITP: 69,351 jobs of ten clusters, 2021, released with Gu et al., ElasticFlow, ASPLOS 2023 (MIT)"
+ITP_SOURCE = (
+    "ITP: 69,351 jobs of ten clusters, 2021, released with Gu et al., ElasticFlow, ASPLOS 2023 "
+    "(MIT)"
+)
 ITP_GPUS: Mapping[int, float] = {
     1: 83.2,
     2: 2.1,
@@ -28,8 +31,8 @@ ITP_RUN_S: Sequence[tuple[float, float]] = (
 """Quantiles of the duration, seconds, counted in the released table."""
 
 LLM_SOURCE = (
-    "large gangs: sizes are ours, with about the mean of Kalos, 26.8 GPUs a job (cluster summary of "
-    "AcmeTrace; Hu et al., NSDI 2024, CC-BY-4.0)"
+    "large gangs: sizes are ours, with about the mean of Kalos, 26.8 GPUs a job (cluster summary "
+    "of AcmeTrace; Hu et al., NSDI 2024, CC-BY-4.0)"
 )
 LLM_GPUS: Mapping[int, float] = {8: 44.0, 16: 20.0, 32: 20.0, 64: 11.0, 128: 5.0}
 """GPUs of a gang to its share of the gangs, per cent: 26.6 GPUs in the mean."""

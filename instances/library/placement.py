@@ -249,8 +249,8 @@ FAMILIES = (
     ),
     _family(
         "placement-large",
-        "2,048 B200 hosts in a three-level fat tree of 16 pods",
-        {"kind": "fat-tree", "shape": [16, 16, 8], "host": "b200"},
+        "1,024 B200 hosts in a three-level fat tree of 8 pods",
+        {"kind": "fat-tree", "shape": [8, 16, 8], "host": "b200"},
         600,
     ),
 )
