@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -21,6 +21,9 @@ from alloc.cli.settings import parse_settings, split_settings
 from alloc.cli.sources import on_cluster, read_problem
 from alloc.cli.topology import HostTypeOption, TopologyOption
 from alloc.problems.allocation.instance import Instance
+
+if TYPE_CHECKING:
+    from alloc.instances.catalogue import Entry
 
 app = typer.Typer(help="Stored instances, generators and trace readers.", no_args_is_help=True)
 
@@ -73,7 +76,7 @@ def list_instances(
     if json:
         print_json([entry.to_dict() for entry in entries])
         return
-    from alloc.cli.tables import percent, table
+    from alloc.cli.tables import table
 
     rows = [
         (
@@ -82,15 +85,21 @@ def list_instances(
             f"{entry.sense} {entry.objective}" + (f", {entry.unit}" if entry.unit else ""),
             entry.best and entry.best.value,
             entry.bound and entry.bound.value,
-            _how_far(entry.proved, percent(entry.gap), entry.best is None),
+            _how_far(entry),
         )
         for entry in entries
     ]
     show(table(("id", "size", "objective", "best known", "bound", "gap"), rows))
 
 
-def _how_far(proved: bool, gap: str, unsolved: bool) -> str:
-    return "proved" if proved else "not yet solved" if unsolved else gap
+def _how_far(known: "Entry") -> str:
+    from alloc.cli.tables import percent
+
+    if known.best is None:
+        return "not yet solved"
+    if known.proved and known.bound is not None:
+        return "solver's claim" if known.bound.proof == "claimed" else "proved"
+    return percent(known.gap)
 
 
 @app.command("show")

@@ -309,7 +309,8 @@ def place_queue(problem: Instance, policy: PlacementPolicy, seed: int = 0) -> Al
                 kept.append(Assignment(job.id, c, tasks))
                 break
     held = {assignment.job for assignment in kept}
-    return Allocation(tuple(kept), tuple(job.id for job in problem.jobs if job.id not in held))
+    left = {job.id: "no room" for job in problem.jobs if job.id not in held}
+    return Allocation(tuple(kept), left)
 
 
 def _of_rule(run: Run, value: float | None, seconds: float) -> Certificate:

@@ -32,7 +32,7 @@ _CPU_MILLI_PER_GPU, _MEMORY_MIB_PER_GPU = 8_000, 65_536
 """What a GPU of a job brings along, ours: less than a GPU's share of every host here, so that GPUs
 and domains are what is scarce."""
 _TRIES = 50
-"""Draws without room, one after the other, after which the cluster counts as full enough."""
+"""Jobs for which there was no room after which the cluster counts as full."""
 
 HOSTS: Mapping[str, Callable[[], HostType]] = {
     "h100": dgx_h100,
@@ -87,14 +87,15 @@ def busy_cluster(
     shape: Sequence[int],
     host: str = "h100",
     load: float = 0.5,
-    queue: float = 1.5,
+    queue: float = 0.8,
     required: float = 0.5,
     seed: int = 0,
 ) -> Instance:
-    """Return a cluster on which jobs run, and gangs that wait for more GPUs than are free.
+    """Return a cluster on which jobs run, and gangs that wait for its free GPUs.
 
-    What runs stands on hosts drawn evenly among those with room, as after many arrivals and
-    departures, so that free GPUs are scattered. It stays where it is.
+    Jobs have filled the cluster, each on the fullest host with room, or on whole hosts that follow
+    each other; then jobs drawn evenly have left, until `load` is reached. What still runs stays
+    where it is, and free GPUs are as scattered as that leaves them.
 
     Parameters
     ----------
@@ -115,26 +116,24 @@ def busy_cluster(
     topology = fabric(name, kind, host, shape)
     per_host = topology.host_types[0].num_gpus
     rng = np.random.default_rng(seed)
-    free = dict.fromkeys((h.id for h in topology.hosts), per_host)
-    jobs, running, tries = [], [], 0
-    small = {size: share for size, share in ITP_GPUS.items() if size <= per_host}
-    while sum(free.values()) > (1 - load) * topology.num_gpus and tries < _TRIES:
-        gpus = pick(rng, small)
-        able = [h for h, left in free.items() if left >= gpus]
-        if not able:
-            tries += 1
-            continue
-        chosen = able[below(rng, len(able))]
-        free[chosen] -= gpus
+    held = _filled([h.id for h in topology.hosts], per_host, rng)
+    used = sum(gpus for gpus, _ in held)
+    while used > load * topology.num_gpus:
+        used -= held.pop(below(rng, len(held)))[0]
+    jobs: list[Job] = []
+    running: list[Assignment] = []
+    for gpus, hosts in held:
         job = _gang(f"running-{len(jobs):04d}", gpus, per_host, PlacementRules())
         jobs.append(job)
-        running.append(Assignment(job.id, 0, (TaskPlacement(chosen, "worker", 1),)))
-    wanted, waiting = queue * sum(free.values()), 0
-    held = _domain_gpus(topology)
+        tasks = tuple(TaskPlacement(chosen, "worker", 1) for chosen in hosts)
+        running.append(Assignment(job.id, 0, tasks))
+    num_free = topology.num_gpus - used
+    wanted, waiting = queue * num_free, 0
+    levels = _domain_gpus(topology)
     large = {size: share for size, share in LLM_GPUS.items() if size <= topology.num_gpus}
     while waiting < wanted:
         gpus = pick(rng, large)
-        level = next((level for level, most in held if gpus <= most), None)
+        level = next((level for level, most in levels if gpus <= most), None)
         rules = PlacementRules()
         if gpus > per_host and level is not None:
             must = rng.random() < required
@@ -149,6 +148,30 @@ def busy_cluster(
         moves=Moves(budget=0),
         description={"generator": "alloc.instances.library.placement", "seed": str(seed)},
     )
+
+
+def _filled(
+    hosts: Sequence[str], per_host: int, rng: np.random.Generator
+) -> list[tuple[int, list[str]]]:
+    """Return the GPUs and the hosts of jobs that have filled a cluster, in order of arrival."""
+    free = dict.fromkeys(hosts, per_host)
+    room, held, tries = per_host * len(hosts), [], 0
+    while room > 0 and tries < _TRIES:
+        gpus = pick(rng, ITP_GPUS)
+        if gpus <= per_host:
+            able = [(left, host) for host, left in free.items() if left >= gpus]
+            chosen = [min(able)[1]] if able else []
+        else:
+            whole = [host for host, left in free.items() if left == per_host]
+            chosen = whole[: gpus // per_host] if len(whole) * per_host >= gpus else []
+        if not chosen:
+            tries += 1
+            continue
+        for host in chosen:
+            free[host] -= gpus // len(chosen)
+        held.append((gpus, chosen))
+        room -= gpus
+    return held
 
 
 def _domain_gpus(topology: Topology) -> list[tuple[str, int]]:
@@ -182,7 +205,13 @@ def _gang(job_id: str, gpus: int, per_host: int, rules: PlacementRules) -> Job:
 
 _SUPERPOD = "units of 32 hosts, eight rails: NVIDIA DGX SuperPOD reference architecture (DGX H100)"
 _NVL72 = "racks of 18 trays of 4 GPUs: NVIDIA GB200 NVL72 data sheet"
-_LOADS = ({"load": 0.3}, {"load": 0.5}, {"load": 0.7}, {"load": 0.5}, {"load": 0.7})
+_LOADS = (
+    {"load": 0.3, "required": 1.0},
+    {"load": 0.5},
+    {"load": 0.7},
+    {"load": 0.5, "required": 1.0},
+    {"load": 0.7, "required": 1.0},
+)
 
 
 def _family(
@@ -202,7 +231,7 @@ def _family(
         size_of_cluster,
         [{**variant, "seed": first_seed + k} for k, variant in enumerate(variants)],
         common,
-        (f"running jobs: sizes up to a host of {ITP_SOURCE}", LLM_SOURCE, *sources),
+        (f"running jobs: sizes of {ITP_SOURCE}", LLM_SOURCE, *sources),
     )
 
 
@@ -217,7 +246,7 @@ FAMILIES = (
             {"load": 0.5},
             {"required": 1.0},
             {"host": "mi300x"},
-            {"queue": 2.5},
+            {"queue": 1.5},
             {"kind": "nvl72", "shape": [1]},
         ),
     ),

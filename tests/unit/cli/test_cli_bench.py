@@ -143,7 +143,7 @@ def test_a_false_submission_is_refused_and_not_kept(run, tmp_path):
     assert done.exit_code == 3, done.output
     instance = load("elastic-tiny/05")
     schedule = alloc.solve(instance).solution
-    broken = schedule.replace(rounds=schedule.rounds[:-1])
+    broken = dataclasses.replace(schedule, runs=schedule.runs[:-1])
     broken.to_json(tmp_path / "broken.json")
     done = run("bench", "submit", tmp_path / "broken.json", "--instance", "elastic-tiny/05")
     assert done.exit_code == 3, done.output

@@ -23,6 +23,7 @@ from alloc.instances import entry, load, manifest
 from alloc.instances.catalogue import Bound
 from alloc.result import Limits
 from alloc.schedulers import make_scheduler
+from alloc.schedulers.placement.policy import PlacementPolicy
 
 AUTO = Contender("auto")
 TEN_S = Limits(seconds=10.0)
@@ -215,7 +216,9 @@ def test_placement_rules_keep_all_rules_and_never_beat_the_bound(rule):
         assert found.certificate.bound == math.inf
         assert not found.solved
         problem = load(about.id)
-        placed = place_queue(problem, make_scheduler(rule))
+        policy = make_scheduler(rule)
+        assert isinstance(policy, PlacementPolicy)
+        placed = place_queue(problem, policy)
         assert alloc.verify(problem, placed) == []
         assert set(problem.running) <= set(placed.assignments)
 
