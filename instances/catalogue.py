@@ -19,6 +19,7 @@ from alloc.objectives import Sense
 
 _REBUILD = "write it again with python -m alloc.instances.maintenance generate"
 _IMPROVEMENT = 1e-9  # relative; less is rounding
+_PROOFS = ("recomputed", "confirmed", "claimed")  # the strongest first
 
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 
@@ -130,6 +131,8 @@ class Known(_Part):
 
     def improved(self, certificate: Certificate, date: datetime.date, who: str = "alloc") -> Self:
         """Return the entry with each bound replaced where the certificate's is better.
+
+        The same value with a stronger proof is better, too.
 
         Parameters
         ----------
@@ -343,11 +346,14 @@ def _bound(
 
 
 def _better(old: Bound | None, new: Bound | None, sign: int) -> Bound | None:
-    """Return the tighter of two bounds, the old one where they differ by rounding."""
+    """Return the tighter of two bounds; where they differ by rounding, the better proved one."""
     if old is None or new is None:
         return old or new
+    tighter = sign * (new.value - old.value)
     slack = _IMPROVEMENT * max(abs(old.value), abs(new.value))
-    return new if sign * (new.value - old.value) > slack else old
+    if abs(tighter) <= slack:
+        return new if _PROOFS.index(new.proof) < _PROOFS.index(old.proof) else old
+    return new if tighter > 0 else old
 
 
 def _meet(gap: float | None) -> bool:

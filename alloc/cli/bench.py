@@ -139,15 +139,22 @@ def run_command(
         def tell(done: int, total: int, outcome: Outcome) -> None:
             line(f"{done}/{total}  {outcome.run.label}: {outcome.error or outcome.note or 'done'}")
 
-        outcomes = bench(
-            entries,
-            contenders,
-            limits=Limits(time_limit, gap, 0, workers),
-            seeds=range(seeds),
-            store=store,
-            jobs=jobs,
-            progress=tell,
-        )
+        try:
+            outcomes = bench(
+                entries,
+                contenders,
+                limits=Limits(time_limit, gap, 0, workers),
+                seeds=range(seeds),
+                store=store,
+                jobs=jobs,
+                progress=tell,
+            )
+        except KeyboardInterrupt:
+            kept = "nothing is kept; --store FILE keeps each run as it is done"
+            if store is not None:
+                kept = f"finished runs are in {store}; the same command goes on"
+            say(f"interrupted: {kept}.")
+            raise
     rows = [_row(outcome) for outcome in outcomes]
     found = _profiles(outcomes)
     if output is not None:
@@ -170,7 +177,7 @@ def run_command(
 
 
 def _split(names: str | None) -> list[str]:
-    return [name.strip() for name in (names or "").split(",") if name.strip()]
+    return list(dict.fromkeys(name.strip() for name in (names or "").split(",") if name.strip()))
 
 
 def _require_known(contenders: list[Any]) -> None:

@@ -21,7 +21,7 @@ from alloc.comparison.settings import Settings, alloc_version, key_of
 from alloc.comparison.store import Item, Store
 from alloc.errors import AllocError, InstanceError, nearest, worker_deaths
 from alloc.families import FAMILIES
-from alloc.instances.catalogue import Entry
+from alloc.instances.catalogue import Bound, Entry
 from alloc.instances.stored import load_problem
 from alloc.packing import HostPool
 from alloc.problems.allocation.instance import Instance
@@ -38,7 +38,9 @@ a worse answer is no regression."""
 _WORSE = 1e-6
 """Relative difference from the best known value that counts, as for a proved optimum."""
 
-Note = Literal["", "better value", "better bound", "better value and bound", "regression"]
+Note = Literal[
+    "", "better value", "better bound", "better value and bound", "better proof", "regression"
+]
 
 
 @dataclass(frozen=True)
@@ -162,12 +164,14 @@ class Outcome:
             return ""
         entry = self.run.entry
         after = entry.improved(self.certificate, datetime.date.min)  # only told, not kept
-        value, bound = after.best != entry.best, after.bound != entry.bound
+        value, bound = _moved(entry.best, after.best), _moved(entry.bound, after.bound)
+        if value and bound:
+            return "better value and bound"
         if value or bound:
-            if value and bound:
-                return "better value and bound"
             return "better value" if value else "better bound"
-        return "regression" if self._is_worse_than_before() else ""
+        if self._is_worse_than_before():
+            return "regression"
+        return "better proof" if after != entry else ""
 
     def _is_worse_than_before(self) -> bool:
         """Return whether the same solver did better before in less time than it has had now."""
@@ -184,6 +188,13 @@ class Outcome:
             if not is_value and entry.proved and not self.solved:
                 return True
         return False
+
+
+def _moved(before: Bound | None, after: Bound | None) -> bool:
+    """Return whether another value is known now, and not the same one better proved."""
+    if before is None or after is None:
+        return before is not after
+    return abs(after.value - before.value) > 1e-9 * max(abs(before.value), abs(after.value))
 
 
 def _allowed(run: Run) -> float:

@@ -184,6 +184,12 @@ def test_a_worse_answer_is_a_regression_only_on_equal_terms():
     assert outcome(about, 110.5, 80.0, seconds=16.0, gap=0.01).note == ""
 
 
+def test_a_better_proof_is_no_better_bound():
+    about = known(90.0, 110.0, proof="claimed")
+    assert outcome(about, 110.0, 90.0).note == "better proof"
+    assert outcome(about, 105.0, 90.0).note == "better value"
+
+
 def test_a_lost_proof_is_a_regression():
     about = known(100.0, 100.0)
     assert outcome(about, 100.0, 100.0).note == ""

@@ -94,6 +94,16 @@ def test_only_a_better_bound_replaces():
     assert (better.lower.value, better.upper) == (130.0, known.upper)
 
 
+def test_the_same_bound_with_a_stronger_proof_replaces():
+    """A solver's word gives way to what alloc evaluates itself, and never the other way round."""
+    claims = certificate(150.0, 120.0, bound_proof="claimed", verified=False)
+    known = entry().improved(claims, TODAY)
+    better = known.improved(certificate(150.0 * (1 + 1e-12), 120.0), LATER)
+    assert (better.lower.proof, better.upper.proof) == ("recomputed", "recomputed")
+    assert (better.lower.date, better.proved) == (LATER, False)
+    assert better.improved(claims, LATER) == better
+
+
 def test_bounds_that_meet_prove_the_optimum():
     """Two runs together may prove what neither did alone."""
     known = entry().improved(certificate(150.0, 120.0), TODAY)
