@@ -24,7 +24,7 @@ def test_methods_that_disagree_are_noticed():
 
 
 def test_contradictions_to_the_record_are_noticed():
-    shipped = entry("planning-large/01")
+    shipped = entry("planning-tiny/01")
     lower = shipped.lower.model_copy(update={"value": 99.0})
     upper = shipped.upper.model_copy(update={"value": 100.0})
     known = shipped.model_copy(update={"lower": lower, "upper": upper})

@@ -8,6 +8,7 @@ import pytest
 
 import alloc
 from alloc.comparison import benchmarking
+from alloc.documents.reading import save
 from alloc.instances import entry, load, load_problem
 from alloc.instances.best_known import BestKnown, read_best_known, write_best_known
 
@@ -144,7 +145,7 @@ def test_a_false_submission_is_refused_and_not_kept(run, tmp_path):
     instance = load("elastic-tiny/05")
     schedule = alloc.solve(instance).solution
     broken = dataclasses.replace(schedule, runs=schedule.runs[:-1])
-    broken.to_json(tmp_path / "broken.json")
+    save(broken, tmp_path / "broken.json")
     done = run("bench", "submit", tmp_path / "broken.json", "--instance", "elastic-tiny/05")
     assert done.exit_code == 3, done.output
     assert not (tmp_path / "data").exists()
@@ -155,7 +156,7 @@ def test_a_solution_needs_the_name_of_its_instance(run, tmp_path):
     other = run("bench", "submit", path, "--instance", "quotas-tiny/02")
     assert other.exit_code == 2
     assert "another instance than quotas-tiny/02" in other.stderr
-    alloc.load(path).solution.to_json(tmp_path / "plan.json")
+    save(alloc.load(path).solution, tmp_path / "plan.json")
     done = run("bench", "submit", tmp_path / "plan.json")
     assert done.exit_code == 2
     assert "name the --instance" in done.stderr
