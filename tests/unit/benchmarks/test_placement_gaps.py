@@ -3,6 +3,7 @@
 import pytest
 
 from alloc.instances import load
+from alloc.instances.library.placement import busy_cluster
 from alloc.problems.allocation.solution import Allocation
 from benchmarks import placement_gaps
 from benchmarks.placement_gaps import RULES, Cell, gpus_of, losses_of, main, table, text_of
@@ -37,10 +38,10 @@ def test_the_table_has_a_line_for_each_fabric_and_load():
 def test_what_is_not_proved_is_said_to_be_left_out(monkeypatch, capsys):
     monkeypatch.setattr(placement_gaps, "FABRICS", {"two": ("leaf-spine", (2, 2), "h100")})
     monkeypatch.setattr(placement_gaps, "LOADS", (0.3,))
-    full = {"load": 1.0}
-    real = placement_gaps.busy_cluster
     monkeypatch.setattr(
-        placement_gaps, "busy_cluster", lambda name, **given: real(name, **{**given, **full})
+        placement_gaps,
+        "busy_cluster",
+        lambda name, **given: busy_cluster(name, **{**given, "load": 1.0}),
     )
     assert main(["--seeds", "1"]) == 0
     printed = capsys.readouterr().out
