@@ -148,7 +148,8 @@ class Known(_Part):
         InstanceError
             If the certificate is about another instance or objective.
         CertificateError
-            If it contradicts what is known: a lower bound above an upper bound.
+            If it contradicts what is known: a lower bound above an upper bound, or no solution
+            where one is known.
         """
         for field, expected, given in (
             ("fingerprint", self.fingerprint, certificate.fingerprint),
@@ -160,6 +161,12 @@ class Known(_Part):
                     f"{self.id}: the certificate's {field} is {given}, not {expected}; "
                     "solve this instance for this objective."
                 )
+        if certificate.status == "infeasible" and self.best is not None:
+            raise CertificateError(
+                f"{self.id}: {certificate.backend} proves that there is no solution, and one of "
+                f"value {self.best.value:.10g} is known ({self.best.backend}); one of them is "
+                "wrong, so solve it again with both."
+            )
         best = bound = None
         if certificate.objective is not None and math.isfinite(certificate.objective):
             proof: BoundProof = "recomputed" if certificate.verified else "claimed"

@@ -123,6 +123,15 @@ def test_the_solvers_word_is_marked_as_such():
     assert (known.lower.proof, known.upper.proof) == ("claimed", "claimed")
 
 
+def test_no_solution_where_one_is_known_is_an_error():
+    """A false proof of infeasibility is the worst answer of all: it must not read as a slow one."""
+    none = certificate(None, float("inf"), status="infeasible")
+    assert entry().improved(none, TODAY) == entry()
+    known = entry().improved(certificate(150.0, 120.0), TODAY)
+    with pytest.raises(CertificateError, match=r"toy/01: highs proves that there is no solution"):
+        known.improved(none, LATER)
+
+
 def test_contradicting_bounds_are_an_error():
     """One solver's optimal is a claim: a lower bound above a known schedule must be loud."""
     known = entry().improved(certificate(150.0, 120.0), TODAY)
