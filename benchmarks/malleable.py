@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import multiprocessing
 import resource
 import sys
@@ -134,9 +135,10 @@ def judge(entry: Entry, answer: Answer, promise: Promise) -> Verdict:
 def _row(entry: Entry, answer: Answer) -> str:
     upper = "-" if answer.upper is None else f"{answer.upper:.6g}"
     gap = "-" if answer.gap is None else f"{answer.gap:.4%}"
+    over = answer.lower / (entry.no_contention or math.nan)
     return (
         f"{entry.id:18s} {answer.status:12s} {answer.seconds:8.1f} {answer.gigabytes:6.2f} "
-        f"{answer.lower:12.6g} {upper:>12s} {gap:>10s} {answer.lower / entry.no_contention:8.3f}"
+        f"{answer.lower:12.6g} {upper:>12s} {gap:>10s} {over:8.3f}"
     )
 
 

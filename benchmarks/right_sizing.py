@@ -8,24 +8,15 @@ methods, which must agree. Each solve is checked, and costs are held against the
 from __future__ import annotations
 
 import argparse
-import datetime
 import json
 import sys
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
-from alloc.instances.stored_planning import (
-    PlanningBounds,
-    PlanningEntry,
-    PlanningManifest,
-    load_stored_planning,
-    planning_manifest,
-    with_bounds,
-    write_manifest,
-)
-from alloc.problems.right_sizing import Plan
-from alloc.result import Limits, Result
+from alloc.instances import Entry, manifest
+from alloc.instances.stored_planning import PLANNING, load_stored_planning
+from alloc.result import Limits
 from alloc.solving.right_sizing.method import Method, right_size
 from benchmarks.environment import describe_environment
 from benchmarks.verdict import Verdict, conclude
@@ -38,7 +29,6 @@ _SHARE_TO_SEARCH = 0.93
 """Of the time that is promised; the rest is for reading, the tail of a step, and the checker."""
 _GAP_TO_SEARCH = 0.8
 """Of the gap that is promised."""
-_GAP_TO_RECORD = 1e-3
 SAME = 2e-4
 """Relative difference up to which two methods, each solved to half of it, agree."""
 
@@ -71,8 +61,8 @@ class Answer:
 
 
 def solve(
-    entry: PlanningEntry, method: Method, limit_s: float, gap: float, workers: int, verbose: bool
-) -> tuple[Answer, Result[Plan]]:
+    entry: Entry, method: Method, limit_s: float, gap: float, workers: int, verbose: bool
+) -> Answer:
     """Solve a stored problem."""
     began, cpu = time.perf_counter(), time.process_time()
     result = right_size(
@@ -82,7 +72,7 @@ def solve(
         progress=(lambda line: print("   ", line, flush=True)) if verbose else None,
     )
     certificate = result.certificate
-    answer = Answer(
+    return Answer(
         entry.id,
         method,
         certificate.status,
@@ -93,7 +83,6 @@ def solve(
         time.process_time() - cpu,
         0 if result.solution is None else sum(order.count for order in result.solution.orders),
     )
-    return answer, result
 
 
 def judge_large(answer: Answer, spares: int) -> Verdict:
@@ -121,16 +110,16 @@ def judge_pair(one: Answer, two: Answer) -> Verdict:
     )
 
 
-def judge_record(entry: PlanningEntry, answer: Answer) -> Verdict | None:
+def judge_record(entry: Entry, answer: Answer) -> Verdict | None:
     """Hold an answer against the recorded bounds: a contradiction is a wrong bound."""
-    if entry.bounds is None or answer.cost is None:
+    if entry.lower is None or entry.upper is None or answer.cost is None:
         return None
     slack = 1e-6 * abs(answer.cost)
     return Verdict(
         f"{entry.id}: no contradiction to the recorded bounds",
         f"{_money(answer.bound)} to {_money(answer.cost)}, recorded "
-        f"{_money(entry.bounds.lower)} to {_money(entry.bounds.upper)}",
-        answer.cost >= entry.bounds.lower - slack and answer.bound <= entry.bounds.upper + slack,
+        f"{_money(entry.lower.value)} to {_money(entry.upper.value)}",
+        answer.cost >= entry.lower.value - slack and answer.bound <= entry.upper.value + slack,
     )
 
 
@@ -147,51 +136,36 @@ def _row(answer: Answer) -> str:
     )
 
 
-def _is_small(entry: PlanningEntry) -> bool:
+def _is_small(entry: Entry) -> bool:
     """Return whether a problem is small enough for both methods."""
     return entry.id.partition("/")[0] in ("planning-tiny", "planning-small")
 
 
-def solve_all_ways(
-    entry: PlanningEntry, arguments: argparse.Namespace
-) -> list[tuple[Answer, Result[Plan]]]:
+def solve_all_ways(entry: Entry, arguments: argparse.Namespace) -> list[Answer]:
     """Solve a problem by each method that it is for, and print a line for each."""
     limit = arguments.time_limit or _SHARE_TO_SEARCH * TARGET_SECONDS
     methods: tuple[Method, ...] = ("decomposition",)
-    gap = _GAP_TO_RECORD if arguments.record else _GAP_TO_SEARCH * TARGET_GAP
+    gap = _GAP_TO_SEARCH * TARGET_GAP
     if _is_small(entry):
         methods, gap = ("extensive", "decomposition"), SAME / 2
     found = []
     for method in methods:
         found.append(solve(entry, method, limit, gap, arguments.workers, arguments.verbose))
-        answer = found[-1][0]
+        answer = found[-1]
         print(_row(answer), flush=True)
         if arguments.json:
             print(json.dumps(asdict(answer)))
     return found
 
 
-def judge(entry: PlanningEntry, answers: Sequence[Answer]) -> list[Verdict]:
+def judge(entry: Entry, answers: Sequence[Answer]) -> list[Verdict]:
     """Hold the answers for a problem against all that is promised."""
     verdicts = [judge_record(entry, answer) for answer in answers]
     if len(answers) == 2:
         verdicts.append(judge_pair(*answers))
     if entry.id.startswith("planning-large/"):
-        verdicts.append(judge_large(answers[0], int(entry.parameters.get("failures", 0))))
+        verdicts.append(judge_large(answers[0], load_stored_planning(entry.id).failures))
     return [verdict for verdict in verdicts if verdict is not None]
-
-
-def _record(manifest: PlanningManifest, answer: Answer, result: Result[Plan]) -> PlanningManifest:
-    if answer.cost is None:
-        return manifest
-    bounds = PlanningBounds(
-        lower=answer.bound,
-        upper=answer.cost,
-        backend_version=result.certificate.backend_version,
-        seconds=round(answer.seconds, 2),
-        date=datetime.datetime.now(datetime.UTC).date().isoformat(),
-    )
-    return with_bounds(manifest, answer.problem, bounds)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -201,7 +175,6 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--time-limit", type=float, metavar="S", help="default: as promised")
     parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--record", action="store_true", help="write better bounds")
     parser.add_argument("--verbose", action="store_true", help="print the progress of each solve")
     parser.add_argument("--json", action="store_true", help="print answers as JSON lines too")
     return parser
@@ -214,7 +187,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     names = arguments.family
     entries = [
         entry
-        for entry in planning_manifest()
+        for entry in manifest(PLANNING)
         if not names or entry.id in names or entry.id.partition("/")[0] in names
     ]
     if not entries:
@@ -224,14 +197,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         f"{'bound':>12s} {'cost':>12s} {'gap':>9s} {'hosts':>6s}"
     )
     verdicts: list[Verdict] = []
-    manifest = PlanningManifest(manifest_version=1, problems=list(planning_manifest()))
     for entry in entries:
-        found = solve_all_ways(entry, arguments)
-        verdicts += judge(entry, [answer for answer, _ in found])
-        for answer, result in found:
-            manifest = _record(manifest, answer, result)
-    if arguments.record:
-        write_manifest(manifest)
+        verdicts += judge(entry, solve_all_ways(entry, arguments))
     return conclude(verdicts)
 
 

@@ -13,5 +13,6 @@ from alloc.instances.generators import generate_gangs as generate_gangs
 from alloc.instances.stored import entry as entry
 from alloc.instances.stored import families as families
 from alloc.instances.stored import load as load
+from alloc.instances.stored import load_problem as load_problem
 from alloc.instances.stored import manifest as manifest
 from alloc.instances.stored import regenerate as regenerate

@@ -1,8 +1,9 @@
-"""The manifest: what is known about every stored instance, read strictly and written whole."""
+"""The manifest: what is known about every instance of the library, read strictly, written whole."""
 
 from __future__ import annotations
 
 import datetime
+import math
 from collections.abc import Mapping
 from functools import cached_property
 from os import PathLike
@@ -10,21 +11,17 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from alloc.certificate import OPTIMALITY_GAP, Certificate, relative_gap
+from alloc.certificate import OPTIMALITY_GAP, BoundProof, Certificate, relative_gap
 from alloc.documents.files import read_bytes, write_text
 from alloc.documents.parsing import describe, parse_json
 from alloc.errors import CertificateError, InstanceError, nearest
-from alloc.objectives import OBJECTIVES
-
-OBJECTIVE = "weighted_jct"
-"""The objective of the best known bounds."""
+from alloc.objectives import Sense
 
 _REBUILD = "write it again with python -m alloc.instances.maintenance generate"
 _IMPROVEMENT = 1e-9  # relative; less is rounding
+_PROOFS = ("recomputed", "confirmed", "claimed")  # the strongest first
 
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
-Positive = Annotated[float, Field(gt=0)]
-Count = Annotated[int, Field(ge=1)]
 
 
 class _Part(BaseModel):
@@ -49,11 +46,14 @@ class Bound(_Part):
     date
         Day of the solve.
     proof
-        ``recomputed``: alloc evaluated the value again without the solver (a schedule by the
-        checker, a lower bound by weak duality); ``claimed``: it is the solver's word.
+        ``recomputed``: alloc evaluated the value again without the solver (a solution by the
+        checker, a bound by weak duality); ``confirmed``: a second run or another solver proves it
+        too; ``claimed``: it is the solver's word.
+    who
+        Who solved it.
     """
 
-    value: Positive
+    value: float
     formulation: str
     backend: str
     backend_version: str
@@ -61,63 +61,44 @@ class Bound(_Part):
     workers: int
     seconds: Annotated[float, Field(ge=0)]
     date: datetime.date
-    proof: Literal["recomputed", "claimed"]
+    proof: Literal["recomputed", "confirmed", "claimed"]
+    who: str = "alloc"
 
 
-class Entry(_Part):
-    """A stored instance: how it was made, how large it is, and what is known about its optimum.
+class Known(_Part):
+    """What is known about an instance's optimum.
 
     Parameters
     ----------
     id
         ``family/NN``.
-    file
-        Path of its document, relative to the manifest.
-    generator, parameters
-        Generator and its keyword arguments, seed included.
-    sha256
-        Checksum of the document.
     fingerprint
         Fingerprint of the instance.
-    jobs, hosts, gpus
-        Size.
-    slots
-        Slots until the last job can be complete when jobs do not compete.
-    no_contention
-        The objective when every job runs alone at its best rate from its arrival: a lower bound.
     objective
-        Name of the objective of `no_contention`, `lower` and `upper`.
+        Name of the objective of `lower` and `upper`.
+    sense
+        Whether less or more of it is better.
     lower, upper
-        Best known bounds on the optimum, or None.
+        Best known bounds on the optimum, or None. Where less is better, the upper one is the value
+        of the best solution and the lower one is proved; where more is better, it is the other way
+        round.
     proved
         Whether they meet (within `alloc.certificate.OPTIMALITY_GAP`): the optimum is known.
     """
 
     id: Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]*/[0-9]+$")]
-    file: Annotated[str, Field(pattern=r"^data(/[a-z0-9][a-z0-9-]*)+\.json$")]
-    generator: str
-    parameters: Mapping[str, Any]
-    sha256: Sha256
     fingerprint: Sha256
-    jobs: Count
-    hosts: Count
-    gpus: Annotated[int, Field(ge=0)]
-    slots: Count
-    no_contention: Positive
-    objective: str = OBJECTIVE
+    objective: str
+    sense: Sense
     lower: Bound | None = None
     upper: Bound | None = None
     proved: bool = False
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        if self.objective not in OBJECTIVES:
-            raise ValueError(
-                f'objective "{self.objective}" is unknown{nearest(self.objective, OBJECTIVES)}'
-            )
         if self.lower is not None and self.upper is not None:
             _require_order(self.id, self.lower, self.upper)
-        if self.proved != _meet(self.lower, self.upper):
+        if self.proved != _meet(self.gap):
             raise ValueError(f"proved is {self.proved}, but the bounds say otherwise")
         return self
 
@@ -127,18 +108,31 @@ class Entry(_Part):
         return self.id.partition("/")[0]
 
     @property
+    def best(self) -> Bound | None:
+        """The value of the best known solution, and where it comes from."""
+        return self.upper if self.sense == "min" else self.lower
+
+    @property
+    def bound(self) -> Bound | None:
+        """The best proved bound, and where it comes from."""
+        return self.lower if self.sense == "min" else self.upper
+
+    @property
     def gap(self) -> float | None:
-        """Relative gap between the best known bounds, or None without an upper bound."""
+        """Relative gap between best value and bound, or None without both."""
         if self.lower is None or self.upper is None:
             return None
-        return relative_gap(self.upper.value, self.lower.value)
+        value, bound = (self.upper, self.lower) if self.sense == "min" else (self.lower, self.upper)
+        return relative_gap(value.value, bound.value)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the entry as plain JSON values."""
+        """Return what is known as plain JSON values."""
         return self.model_dump(mode="json")
 
-    def improved(self, certificate: Certificate, date: datetime.date) -> Entry:
+    def improved(self, certificate: Certificate, date: datetime.date, who: str = "alloc") -> Self:
         """Return the entry with each bound replaced where the certificate's is better.
+
+        The same value with a stronger proof is better, too.
 
         Parameters
         ----------
@@ -146,42 +140,119 @@ class Entry(_Part):
             Certificate of a solve of this instance for this objective.
         date
             Day of the solve.
+        who
+            Who solved it.
 
         Raises
         ------
         InstanceError
             If the certificate is about another instance or objective.
         CertificateError
-            If it contradicts what is known: a lower bound above an upper bound.
+            If it contradicts what is known: a lower bound above an upper bound, or no solution
+            where one is known.
         """
         for field, expected, given in (
             ("fingerprint", self.fingerprint, certificate.fingerprint),
             ("objective", self.objective, certificate.objective_name),
+            ("sense", self.sense, certificate.sense),
         ):
             if given != expected:
                 raise InstanceError(
                     f"{self.id}: the certificate's {field} is {given}, not {expected}; "
                     "solve this instance for this objective."
                 )
-        lower, upper = self.lower, self.upper
-        if 0 < certificate.bound < float("inf") and (
-            lower is None or certificate.bound > lower.value * (1 + _IMPROVEMENT)
-        ):
-            recomputed = certificate.bound_proof == "recomputed"
-            lower = _bound(certificate, certificate.bound, recomputed, date)
-        if certificate.objective is not None and (
-            upper is None or certificate.objective < upper.value * (1 - _IMPROVEMENT)
-        ):
-            upper = _bound(certificate, certificate.objective, certificate.verified, date)
+        if certificate.status == "infeasible" and self.best is not None:
+            raise CertificateError(
+                f"{self.id}: {certificate.backend} proves that there is no solution, and one of "
+                f"value {self.best.value:.10g} is known ({self.best.backend}); one of them is "
+                "wrong, so solve it again with both."
+            )
+        best = bound = None
+        if certificate.objective is not None and math.isfinite(certificate.objective):
+            proof: BoundProof = "recomputed" if certificate.verified else "claimed"
+            best = _bound(certificate, certificate.objective, proof, date, who)
+        if math.isfinite(certificate.bound) and certificate.bound_proof != "none":
+            bound = _bound(certificate, certificate.bound, certificate.bound_proof, date, who)
+        lower, upper = (bound, best) if self.sense == "min" else (best, bound)
+        return self.tightened(lower, upper)
+
+    def tightened(self, lower: Bound | None, upper: Bound | None) -> Self:
+        """Return the entry with each bound replaced where another is better.
+
+        Parameters
+        ----------
+        lower, upper
+            The others, or None.
+
+        Raises
+        ------
+        CertificateError
+            If they contradict what is known: a lower bound above an upper bound.
+        """
+        lower = _better(self.lower, lower, 1)
+        upper = _better(self.upper, upper, -1)
         if lower is not None and upper is not None:
             _require_order(self.id, lower, upper)
-        return self.model_copy(
-            update={"lower": lower, "upper": upper, "proved": _meet(lower, upper)}
-        )
+        changed = self.model_copy(update={"lower": lower, "upper": upper})
+        return changed.model_copy(update={"proved": _meet(changed.gap)})
+
+
+class Entry(Known):
+    """An instance of the library: what it is, how large, and what is known about its optimum.
+
+    Parameters
+    ----------
+    id, fingerprint, objective, sense, lower, upper, proved
+        As in `Known`.
+    formulation
+        Family of problems, a name of `alloc.families.FAMILIES`.
+    kind
+        Kind of its document.
+    unit
+        Unit of the objective; empty: none.
+    size
+        Its size, counts by name.
+    sha256
+        Checksum of its stored document, or None if it is generated on demand.
+    no_contention
+        Of jobs over time, the objective when every job runs alone at its best rate from its
+        arrival: a lower bound. None elsewhere.
+    """
+
+    formulation: str
+    kind: str
+    unit: str
+    size: Mapping[str, Annotated[int, Field(ge=0)]]
+    sha256: Sha256 | None = None
+    no_contention: Annotated[float, Field(gt=0)] | None = None
+
+    @property
+    def file(self) -> str:
+        """Path of its document, if it is stored, relative to the manifest."""
+        return f"data/{self.id}.json"
+
+    @property
+    def jobs(self) -> int:
+        """Its number of jobs; 0 if it has none."""
+        return self.size.get("jobs", 0)
+
+    @property
+    def hosts(self) -> int:
+        """Its number of hosts; 0 if it has none."""
+        return self.size.get("hosts", 0)
+
+    @property
+    def gpus(self) -> int:
+        """Its number of GPUs; 0 if it has none."""
+        return self.size.get("gpus", 0)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the entry as plain JSON values, its size besides field by field."""
+        return {**super().to_dict(), **self.size}
 
 
 class Manifest(_Part):
-    """All stored instances.
+    """All instances of the library.
 
     Parameters
     ----------
@@ -191,7 +262,7 @@ class Manifest(_Part):
         The entries, ids unique, families together.
     """
 
-    manifest_version: Literal[1]
+    manifest_version: Literal[2]
     instances: tuple[Entry, ...]
 
     @model_validator(mode="after")
@@ -230,7 +301,7 @@ class Manifest(_Part):
         """Return the manifest with the entry of that id replaced."""
         self.entry(entry.id)
         return Manifest(
-            manifest_version=1,
+            manifest_version=2,
             instances=tuple(entry if e.id == entry.id else e for e in self.instances),
         )
 
@@ -264,7 +335,9 @@ def write_manifest(manifest: Manifest, path: str | PathLike[str]) -> None:
     write_text(path, manifest.model_dump_json(indent=2) + "\n")
 
 
-def _bound(certificate: Certificate, value: float, recomputed: bool, date: datetime.date) -> Bound:
+def _bound(
+    certificate: Certificate, value: float, proof: BoundProof, date: datetime.date, who: str
+) -> Bound:
     return Bound(
         value=value,
         formulation=certificate.formulation,
@@ -274,18 +347,28 @@ def _bound(certificate: Certificate, value: float, recomputed: bool, date: datet
         workers=certificate.workers,
         seconds=round(certificate.seconds, 2),
         date=date,
-        proof="recomputed" if recomputed else "claimed",
+        proof="claimed" if proof == "none" else proof,
+        who=who,
     )
 
 
-def _meet(lower: Bound | None, upper: Bound | None) -> bool:
-    if lower is None or upper is None:
-        return False
-    return upper.value - lower.value <= OPTIMALITY_GAP * upper.value
+def _better(old: Bound | None, new: Bound | None, sign: int) -> Bound | None:
+    """Return the tighter of two bounds; where they differ by rounding, the better proved one."""
+    if old is None or new is None:
+        return old or new
+    tighter = sign * (new.value - old.value)
+    slack = _IMPROVEMENT * max(abs(old.value), abs(new.value))
+    if abs(tighter) <= slack:
+        return new if _PROOFS.index(new.proof) < _PROOFS.index(old.proof) else old
+    return new if tighter > 0 else old
+
+
+def _meet(gap: float | None) -> bool:
+    return gap is not None and gap <= OPTIMALITY_GAP
 
 
 def _require_order(instance_id: str, lower: Bound, upper: Bound) -> None:
-    if lower.value > upper.value * (1 + OPTIMALITY_GAP):
+    if lower.value - upper.value > OPTIMALITY_GAP * max(abs(lower.value), abs(upper.value)):
         raise CertificateError(
             f"{instance_id}: lower bound {lower.value:.10g} ({lower.formulation} on "
             f"{lower.backend}) is above upper bound {upper.value:.10g} ({upper.formulation} on "

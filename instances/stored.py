@@ -1,21 +1,24 @@
-"""The library: stored instances by id."""
+"""The library's instances by id: stored documents, or made again by recipe."""
 
 from __future__ import annotations
 
 import functools
 import hashlib
 from pathlib import Path
+from typing import Any
 
 from alloc.documents.files import read_bytes
-from alloc.errors import InstanceError, nearest
+from alloc.errors import InstanceError
 from alloc.instances.catalogue import Entry, Manifest, read_manifest
-from alloc.instances.generators import GENERATORS
+from alloc.instances.library import Recipe, recipe_of
 from alloc.problems.allocation.instance import Instance
 
 ROOT = Path(__file__).resolve().parent
 """Where the manifest and the documents are."""
 
 MANIFEST = "manifest.json"
+INSTANCE = "instance"
+"""Kind of the documents of clusters with jobs."""
 
 
 @functools.cache
@@ -23,13 +26,19 @@ def _manifest() -> Manifest:
     return read_manifest(ROOT / MANIFEST)
 
 
-def manifest() -> tuple[Entry, ...]:
-    """Return the entries of the stored instances, family by family."""
-    return _manifest().instances
+def manifest(kind: str | None = INSTANCE) -> tuple[Entry, ...]:
+    """Return the entries of the library, family by family.
+
+    Parameters
+    ----------
+    kind
+        Kind of their documents, by default clusters with jobs; None for all kinds.
+    """
+    return tuple(known for known in _manifest().instances if kind in (None, known.kind))
 
 
 def entry(instance_id: str) -> Entry:
-    """Return what the manifest says about a stored instance.
+    """Return what the manifest says about an instance of the library.
 
     Raises
     ------
@@ -39,19 +48,22 @@ def entry(instance_id: str) -> Entry:
     return _manifest().entry(instance_id)
 
 
-def families() -> dict[str, tuple[str, ...]]:
-    """Return the families with the ids of their instances."""
+def families(kind: str | None = INSTANCE) -> dict[str, tuple[str, ...]]:
+    """Return the families with the ids of their instances.
+
+    Parameters
+    ----------
+    kind
+        As in `manifest`.
+    """
     found: dict[str, tuple[str, ...]] = {}
-    for known in manifest():
+    for known in manifest(kind):
         found[known.family] = (*found.get(known.family, ()), known.id)
     return found
 
 
 def load(instance_id: str) -> Instance:
-    """Return a stored instance.
-
-    Large families are left out of the wheel: there the instance is generated again, and must have
-    the fingerprint that the manifest names.
+    """Return an instance of the library: a cluster with its jobs.
 
     Parameters
     ----------
@@ -61,61 +73,100 @@ def load(instance_id: str) -> Instance:
     Raises
     ------
     InstanceError
-        If there is no such instance, its file was changed, or it cannot be generated as it was.
+        If there is no such instance, it is another kind of problem, its file was changed, or it
+        cannot be generated as it was.
 
     Examples
     --------
     >>> load("elastic-small/01").topology.num_gpus
     12
     """
+    found = load_problem(instance_id)
+    if not isinstance(found, Instance):
+        raise InstanceError(
+            f'"{instance_id}" is of kind {entry(instance_id).kind}, and a cluster with jobs was '
+            "asked for; load it with alloc.instances.load_problem."
+        )
+    return found
+
+
+def load_problem(instance_id: str) -> Any:
+    """Return a problem of the library, of whatever kind.
+
+    Most are generated on demand, and have the fingerprint that the manifest names.
+
+    Parameters
+    ----------
+    instance_id
+        For example ``"operation-small/01"``.
+
+    Raises
+    ------
+    InstanceError
+        If there is none, its file was changed, or it cannot be generated as it was.
+
+    Examples
+    --------
+    >>> len(load_problem("operation-small/01").jobs)
+    20
+    """
     return load_entry(entry(instance_id), ROOT)
 
 
-def load_entry(known: Entry, root: Path) -> Instance:
-    """Return the instance of a manifest's entry whose files lie below `root`; see `load`."""
-    path = root / known.file
-    if not path.exists():
-        return regenerate(known)
-    return Instance.from_json(read_stored(path, known.id, known.sha256, "Instance.load"))
+def load_entry(known: Entry, root: Path) -> Any:
+    """Return the problem of a manifest's entry whose documents lie below `root`.
 
+    Large ones are left out of the wheel: there a problem is generated again.
 
-def read_stored(path: Path, stored_id: str, sha256: str, reader: str) -> bytes:
-    """Return the bytes of a stored document, which are those that its manifest names.
+    Parameters
+    ----------
+    known
+        The entry.
+    root
+        Folder of the manifest.
 
     Raises
     ------
     InstanceError
-        If the file was changed; `reader` is how to read a copy of one's own.
+        As `load_problem`.
     """
+    path = root / known.file
+    if known.sha256 is None or not path.exists():
+        return regenerate(known)
     data = read_bytes(path)
     found = hashlib.sha256(data).hexdigest()
-    if found != sha256:
+    if found != known.sha256:
         raise InstanceError(
-            f"{path}: has SHA-256 {found[:12]}..., but the manifest says {sha256[:12]}...; the "
-            f"file of {stored_id} was changed, so restore it (git checkout, or install alloc "
-            f"again), or load a changed copy of your own with {reader}."
+            f"{path}: has SHA-256 {found[:12]}..., but the manifest says {known.sha256[:12]}...; "
+            f"the file of {known.id} was changed, so restore it (git checkout, or install alloc "
+            "again), or load a changed copy of your own with alloc.load."
         )
-    return data
+    from alloc.documents.reading import parse
+
+    return parse(data)
 
 
-def regenerate(known: Entry) -> Instance:
-    """Return an instance generated from the parameters in its manifest entry.
+def regenerate(known: Entry) -> Any:
+    """Return a problem generated by its recipe.
+
+    Parameters
+    ----------
+    known
+        What the manifest says about it.
 
     Raises
     ------
     InstanceError
-        If the generator is unknown, or makes another instance than the one in the manifest.
+        If there is no recipe, or it makes another problem than the one in the manifest.
     """
-    if known.generator not in GENERATORS:
+    recipe: Recipe | None = recipe_of(known.id)
+    if recipe is None:
+        raise InstanceError(f"{known.id}: has no recipe; install the alloc of this manifest.")
+    problem = recipe.make()
+    if problem.fingerprint != known.fingerprint:
         raise InstanceError(
-            f'{known.id}: generator "{known.generator}" is unknown'
-            f"{nearest(known.generator, GENERATORS) or ';'} known: {', '.join(GENERATORS)}."
+            f"{known.id}: the recipe makes fingerprint {problem.fingerprint[:12]}..., but the "
+            f"manifest says {known.fingerprint[:12]}...; the generator has changed or this numpy "
+            "draws other numbers, so take the version of alloc that the manifest is of."
         )
-    instance = GENERATORS[known.generator](known.id, **known.parameters)
-    if instance.fingerprint != known.fingerprint:
-        raise InstanceError(
-            f"{known.id}: the generator makes fingerprint {instance.fingerprint[:12]}..., but the "
-            f"manifest says {known.fingerprint[:12]}...; take {known.file} from a checkout of "
-            "alloc and read it with Instance.load."
-        )
-    return instance
+    return problem

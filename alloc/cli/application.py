@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from alloc.cli import (
+    bench,
     instances,
     models,
     policies,
@@ -77,6 +78,7 @@ _COMMANDS: dict[str, dict[str, typer.Typer | Callable[..., object]]] = {
     },
     "Compare and learn": {
         "compare": compare_command,
+        "bench": bench.app,
         "simulate": simulate_command,
         "train": training.app,
         "policies": policies.app,

@@ -26,6 +26,26 @@ def _planning_problems() -> Iterable[str]:
     return stored_planning_ids()
 
 
+def _problems() -> Iterable[str]:
+    from alloc.instances import manifest
+
+    return dict.fromkeys([*(entry.id for entry in manifest(None)), *_planning_problems()])
+
+
+def _library() -> Iterable[str]:
+    from alloc.instances import manifest
+
+    entries = manifest(None)
+    names = [name for entry in entries for name in (entry.formulation, entry.family)]
+    return dict.fromkeys(["all", *names, *(entry.id for entry in entries)])
+
+
+def _library_families() -> Iterable[str]:
+    from alloc.instances import families
+
+    return families(None)
+
+
 def _operation_policies() -> Iterable[str]:
     from alloc.planning.operation import operation_policies
 
@@ -120,7 +140,9 @@ def complete_scheduler_list(incomplete: str) -> list[str]:
 complete_instance = _offer(_instances)
 complete_planning_problem = _offer(_planning_problems)
 complete_operation_policy = _offer(_operation_policies)
-complete_problem = _offer(lambda: [*_instances(), *_planning_problems()])
+complete_problem = _offer(_problems)
+complete_library = _offer(_library)
+complete_library_family = _offer(_library_families)
 complete_method = _offer(_methods)
 complete_family = _offer(_families)
 complete_problem_family = _offer(_problem_families)

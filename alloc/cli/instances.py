@@ -18,11 +18,14 @@ from alloc.cli.console import (
 )
 from alloc.cli.door import say
 from alloc.cli.settings import parse_settings, split_settings
-from alloc.cli.sources import on_cluster, read_instance
+from alloc.cli.sources import on_cluster, read_problem
 from alloc.cli.topology import HostTypeOption, TopologyOption
 
 if TYPE_CHECKING:
     from alloc.problems.allocation.instance import Instance
+
+if TYPE_CHECKING:
+    from alloc.instances.catalogue import Entry
 
 app = typer.Typer(help="Stored instances, generators and trace readers.", no_args_is_help=True)
 
@@ -49,51 +52,80 @@ def list_instances(
     family: Annotated[
         str | None,
         typer.Option(
-            help="Only this family.", autocompletion=completion.complete_family, show_default=False
+            help="Only this family.",
+            autocompletion=completion.complete_library_family,
+            show_default=False,
         ),
     ] = None,
     json: options.JsonOption = False,
 ) -> None:
-    """List the stored instances with the best known bounds on the optimum."""
+    """List the library: instances of every kind, with the best value and bound that are known.
+
+    What `alloc bench` has kept for this user counts, too.
+    """
     from alloc.errors import InstanceError, nearest
     from alloc.instances import families, manifest
+    from alloc.instances.best_known import BestKnown, best_known_path, read_best_known
 
-    if family is not None and family not in families():
+    known = families(None)
+    if family is not None and family not in known:
         raise InstanceError(
-            f'there is no family "{family}"{nearest(family, families(), ".")} '
-            f"Known: {', '.join(families())}."
+            f'there is no family "{family}"{nearest(family, known, ".")} Known: {", ".join(known)}.'
         )
-    entries = [entry for entry in manifest() if family in (None, entry.family)]
+    own = best_known_path()
+    better = read_best_known(own) if own.exists() else BestKnown()
+    entries = [better.over(e) for e in manifest(None) if family in (None, e.family)]
     if json:
-        print_json([entry.model_dump(mode="json") for entry in entries])
+        print_json([entry.to_dict() for entry in entries])
         return
-    from alloc.cli.tables import percent, table
+    from alloc.cli.tables import table
 
     rows = [
         (
             entry.id,
-            entry.jobs,
-            entry.hosts,
-            entry.gpus,
-            entry.lower and entry.lower.value,
-            entry.upper and entry.upper.value,
-            "proved" if entry.proved else percent(entry.gap),
+            ", ".join(f"{count:,} {what.replace('_', ' ')}" for what, count in entry.size.items()),
+            f"{entry.sense} {entry.objective}" + (f", {entry.unit}" if entry.unit else ""),
+            entry.best and entry.best.value,
+            entry.bound and entry.bound.value,
+            _how_far(entry),
         )
         for entry in entries
     ]
-    show(table(("id", "jobs", "hosts", "GPUs", "lower", "upper", "gap"), rows))
+    show(table(("id", "size", "objective", "best known", "bound", "gap"), rows))
+
+
+def _how_far(known: "Entry") -> str:
+    from alloc.cli.tables import percent
+
+    if known.best is None:
+        return "not yet solved"
+    if known.proved and known.bound is not None:
+        return "solver's claim" if known.bound.proof == "claimed" else "proved"
+    return percent(known.gap)
 
 
 @app.command("show")
-def show_instance(instance: options.InstanceArgument, json: options.JsonOption = False) -> None:
+def show_instance(instance: options.ProblemArgument, json: options.JsonOption = False) -> None:
     """Say what is in an instance."""
-    problem = read_instance(instance)
+    problem = read_problem(instance)
     if json:
         print_text(problem.to_json())
         return
     from alloc.cli.tables import facts
 
-    show(facts(_facts(problem)))
+    show(facts(_facts(problem) if isinstance(problem, Instance) else _facts_of_other(problem)))
+
+
+def _facts_of_other(problem: Any) -> list[tuple[str, object]]:
+    from alloc.families import family_of
+
+    family = family_of(problem)
+    return [
+        ("name", problem.name),
+        ("question", family.title),
+        ("kind", family.kind),
+        ("fingerprint", problem.fingerprint),
+    ]
 
 
 def _facts(problem: "Instance") -> list[tuple[str, object]]:
@@ -195,6 +227,15 @@ def import_instance(
             show_default=False,
         ),
     ] = None,
+    week: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            help="Week N of an itp or philly trace, on a cluster for a load of 0.9 where no size "
+            "is given.",
+            show_default=False,
+        ),
+    ] = None,
     topology: TopologyOption = None,
     host_type: HostTypeOption = None,
     output: NewFile = None,
@@ -212,6 +253,10 @@ def import_instance(
     cluster = read_cluster(topology, host_type)
     if cluster is not None:
         given["topology"] = cluster.topology
+    if week is not None:
+        from alloc.instances.weeks import week_options
+
+        given = week_options(kind, path, week, given)
     with progress(f"reading {path}", quiet):
         made, account = read_trace(kind, path, **given)
     say(str(account))

@@ -206,13 +206,18 @@ def read_problem(reference: str, cluster: Cluster | None = None) -> Any:
         an instance and a cluster is given.
     """
     if not _is_document(reference):
-        from alloc.instances.stored_planning import stored_planning_ids
+        from alloc.instances import load_problem, manifest
+        from alloc.instances.stored_planning import EXAMPLES
 
-        if reference not in stored_planning_ids():
+        others = {entry.id: entry for entry in manifest(None) if entry.kind != "instance"}
+        if reference not in others and reference not in EXAMPLES:
             return read_instance(reference, cluster)
         if cluster is not None:
-            raise InstanceError(f'"{reference}": {_NO_CLUSTER.format("a planning problem")}')
-        return read_planning_problem(reference)
+            kind = others[reference].kind if reference in others else "planning"
+            from alloc.documents.kinds import title_of
+
+            raise InstanceError(f'"{reference}": {_NO_CLUSTER.format(title_of(kind))}')
+        return load_problem(reference) if reference in others else read_planning_problem(reference)
     if cluster is not None:
         return read_instance(reference, cluster)
     from alloc.documents.formats import format_of_type

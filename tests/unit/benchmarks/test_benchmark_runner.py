@@ -1,4 +1,4 @@
-"""The benchmarks can be listed and run, and best known bounds are written safely."""
+"""The benchmarks can be listed and run."""
 
 import re
 import subprocess
@@ -9,14 +9,10 @@ from typing import Any
 
 import pytest
 
-from alloc.certificate import Certificate
 from alloc.errors import SolverError
-from alloc.instances import read_manifest
-from alloc.instances.maintenance import generate
-from alloc.instances.recipes import recipes
-from alloc.result import Result
+from alloc.instances import entry
 from benchmarks import __main__ as runner
-from benchmarks import bounds, load
+from benchmarks import load
 from benchmarks.environment import PACKAGES, environment
 
 REPOSITORY = Path(__file__).parents[3]
@@ -55,7 +51,7 @@ def test_the_command_lists_every_benchmark():
         timeout=300,
         check=True,
     )
-    assert "bounds" in done.stdout
+    assert "right_sizing" in done.stdout
     assert "(only when named)" in done.stdout
     # A module without a `main` is no benchmark.
     assert "environment" not in [line.split()[0] for line in done.stdout.splitlines()]
@@ -110,88 +106,18 @@ def test_the_environment_names_versions_and_hardware():
     assert all(found.values())
 
 
-@pytest.fixture
-def root(tmp_path):
-    """A folder with two tiny instances and their manifest."""
-    generate(tmp_path, [recipe for recipe in recipes() if recipe.family == "elastic-tiny"][:2])
-    return tmp_path
-
-
-@pytest.fixture
-def solver(monkeypatch):
-    """A solver that finds a schedule at twice, and proves one and a half times, no contention."""
-    calls = []
-
-    def solve(instance, formulation, backend, **options):
-        calls.append((instance.name, options["limits"].seconds))
-        alone = sum(job.weight * job.min_run_s for job in instance.jobs)
-        certificate = Certificate(
-            status="feasible",
-            objective=2 * alone,
-            bound=1.5 * alone,
-            sense="min",
-            objective_name=options["objective"],
-            formulation=formulation,
-            backend=backend,
-            backend_version="1",
-            seed=options["limits"].seed,
-            workers=options["limits"].workers,
-            seconds=0.5,
-            fingerprint=instance.fingerprint,
-        )
-        return Result(None, certificate)
-
-    monkeypatch.setattr("alloc.solve", solve)
-    return calls
-
-
-def test_bounds_go_to_the_manifest(root, solver, capsys):
-    """Both bounds, with the ratio to no contention in the table."""
-    assert bounds.main(["elastic-tiny/02", "--seed", "3"], root) == 0
-    one, two = read_manifest(root / "manifest.json").instances
-    assert one.lower is None
-    assert two.lower.value == pytest.approx(1.5 * two.no_contention)
-    assert two.upper.seed == 3
-    assert solver == [("elastic-tiny/02", bounds.TIME_LIMIT_S["elastic-tiny"])]
-    assert "2.000  lower, upper" in capsys.readouterr().out
-
-
-def test_a_second_run_writes_nothing_that_is_not_better(root, solver, capsys):
-    """Same numbers, same manifest: no change of dates."""
-    bounds.main(["elastic-tiny"], root)
-    before = (root / "manifest.json").read_bytes()
-    assert bounds.main(["--time-limit", "5"], root) == 0
-    assert (root / "manifest.json").read_bytes() == before
-    assert solver[-1] == ("elastic-tiny/02", 5.0)
-
-
-def test_one_unsolved_instance_does_not_stop_the_others(root, monkeypatch, capsys):
-    """The error stands in the table and in the exit code."""
-
-    def solve(*args, **options):
-        raise SolverError("no licence")
-
-    monkeypatch.setattr("alloc.solve", solve)
-    assert bounds.main([], root) == 1
-    out = capsys.readouterr().out
-    assert out.count("no licence") == 2
-
-
-def test_an_unknown_instance_is_refused(root, capsys):
-    """Bad input, exit code 2."""
-    with pytest.raises(SystemExit, match="2"):
-        bounds.main(["elastic-tiny/20"], root)
-    assert "did you mean" in capsys.readouterr().err
-
-
-def test_load_asks_for_a_certified_ratio_in_every_family_but_tiny(root, solver):
+def test_load_asks_for_a_certified_ratio_in_every_family_but_tiny():
     """An upper bound of twice no contention proves nothing about the load."""
-    bounds.main([], root)
-    entries = read_manifest(root / "manifest.json").instances
+    known = entry("elastic-tiny/01")
+    upper = known.upper.model_copy(update={"value": 3 * known.no_contention})
+    lower = known.lower.model_copy(update={"value": 1.5 * known.no_contention})
+    entries = [known.model_copy(update={"upper": upper, "lower": lower})]
     small = [e.model_copy(update={"id": e.id.replace("tiny", "small")}) for e in entries]
     assert load.families_without_load(entries) == []
     assert load.families_without_load(small) == ["elastic-small"]
-    assert load.table(entries).row_count == 2
+    assert load.table(entries).row_count == 1
+    enough = lower.model_copy(update={"value": 2.5 * known.no_contention})
+    assert load.families_without_load([small[0].model_copy(update={"lower": enough})]) == []
 
 
 def test_the_help_of_a_benchmark_calls_it_by_its_name():

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from alloc.instances.stored_planning import PlanningBounds, planning_entry
+from alloc.instances import entry
 from benchmarks.right_sizing import Answer, judge_large, judge_pair, judge_record, main
 
 ANSWER = Answer("planning-tiny/01", "extensive", "optimal", 100.0, 99.5, 0.005, 30.0, 29.0, 3)
@@ -24,12 +24,14 @@ def test_methods_that_disagree_are_noticed():
 
 
 def test_contradictions_to_the_record_are_noticed():
-    bounds = PlanningBounds(lower=99.0, upper=100.0, backend_version="b", seconds=1.0, date="d")
-    entry = planning_entry("planning-tiny/01").model_copy(update={"bounds": bounds})
-    assert judge_record(entry, ANSWER).holds
-    assert not judge_record(entry, replace(ANSWER, cost=98.0)).holds
-    assert not judge_record(entry, replace(ANSWER, bound=100.1)).holds
-    assert judge_record(entry.model_copy(update={"bounds": None}), ANSWER) is None
+    shipped = entry("planning-tiny/01")
+    lower = shipped.lower.model_copy(update={"value": 99.0})
+    upper = shipped.upper.model_copy(update={"value": 100.0})
+    known = shipped.model_copy(update={"lower": lower, "upper": upper})
+    assert judge_record(known, ANSWER).holds
+    assert not judge_record(known, replace(ANSWER, cost=98.0)).holds
+    assert not judge_record(known, replace(ANSWER, bound=100.1)).holds
+    assert judge_record(known.model_copy(update={"lower": None}), ANSWER) is None
 
 
 def test_the_tiny_problems_run(capsys):

@@ -14,15 +14,14 @@ LATER = datetime.date(2026, 4, 1)
 
 ENTRY = {
     "id": "toy/01",
-    "file": "data/toy/01.json",
-    "generator": "generate_elastic",
-    "parameters": {"seed": 1, "run_slots": [1.0, 2.0]},
+    "formulation": "malleable",
+    "kind": "instance",
+    "objective": "weighted_jct",
+    "sense": "min",
+    "unit": "s",
     "sha256": "a" * 64,
     "fingerprint": "b" * 64,
-    "jobs": 3,
-    "hosts": 2,
-    "gpus": 4,
-    "slots": 5,
+    "size": {"jobs": 3, "hosts": 2, "gpus": 4, "slots": 5},
     "no_contention": 100.0,
 }
 
@@ -53,14 +52,14 @@ def certificate(objective, bound, **changes):
 
 def write(tmp_path, **changes):
     path = tmp_path / "manifest.json"
-    path.write_text(json.dumps({"manifest_version": 1, "instances": [{**ENTRY, **changes}]}))
+    path.write_text(json.dumps({"manifest_version": 2, "instances": [{**ENTRY, **changes}]}))
     return path
 
 
 def test_a_manifest_comes_back_as_it_was_written(tmp_path):
     """Bounds and dates included."""
     known = entry().improved(certificate(150.0, 120.0), TODAY)
-    written = Manifest(manifest_version=1, instances=(known,))
+    written = Manifest(manifest_version=2, instances=(known,))
     write_manifest(written, tmp_path / "manifest.json")
     assert read_manifest(tmp_path / "manifest.json") == written
 
@@ -80,6 +79,7 @@ def test_a_first_certificate_gives_both_bounds_with_their_origin():
         "seconds": 1.23,
         "date": TODAY,
         "proof": "recomputed",
+        "who": "alloc",
     }
 
 
@@ -92,6 +92,16 @@ def test_only_a_better_bound_replaces():
     assert (better.lower, better.upper.value, better.upper.date) == (known.lower, 140.0, LATER)
     better = known.improved(certificate(160.0, 130.0), LATER)
     assert (better.lower.value, better.upper) == (130.0, known.upper)
+
+
+def test_the_same_bound_with_a_stronger_proof_replaces():
+    """A solver's word gives way to what alloc evaluates itself, and never the other way round."""
+    claims = certificate(150.0, 120.0, bound_proof="claimed", verified=False)
+    known = entry().improved(claims, TODAY)
+    better = known.improved(certificate(150.0 * (1 + 1e-12), 120.0), LATER)
+    assert (better.lower.proof, better.upper.proof) == ("recomputed", "recomputed")
+    assert (better.lower.date, better.proved) == (LATER, False)
+    assert better.improved(claims, LATER) == better
 
 
 def test_bounds_that_meet_prove_the_optimum():
@@ -113,6 +123,15 @@ def test_the_solvers_word_is_marked_as_such():
     assert (known.lower.proof, known.upper.proof) == ("claimed", "claimed")
 
 
+def test_no_solution_where_one_is_known_is_an_error():
+    """A false proof of infeasibility is the worst answer of all: it must not read as a slow one."""
+    none = certificate(None, float("inf"), status="infeasible")
+    assert entry().improved(none, TODAY) == entry()
+    known = entry().improved(certificate(150.0, 120.0), TODAY)
+    with pytest.raises(CertificateError, match=r"toy/01: highs proves that there is no solution"):
+        known.improved(none, LATER)
+
+
 def test_contradicting_bounds_are_an_error():
     """One solver's optimal is a claim: a lower bound above a known schedule must be loud."""
     known = entry().improved(certificate(150.0, 120.0), TODAY)
@@ -120,9 +139,41 @@ def test_contradicting_bounds_are_an_error():
         known.improved(certificate(None, 151.0), LATER)
 
 
+def test_where_more_is_better_the_best_value_is_the_lower_bound():
+    """The same words for both senses: `best` is a solution's, `bound` is proved."""
+    known = entry(sense="max").improved(certificate(150.0, 180.0, sense="max"), TODAY)
+    assert (known.lower.value, known.upper.value) == (150.0, 180.0)
+    assert (known.best, known.bound) == (known.lower, known.upper)
+    assert known.gap == pytest.approx(0.2)
+    better = known.improved(certificate(160.0, 170.0, sense="max"), LATER)
+    assert (better.best.value, better.bound.value, better.proved) == (160.0, 170.0, False)
+    assert better.improved(certificate(170.0, 170.0, sense="max"), LATER).proved
+    with pytest.raises(CertificateError, match=r"lower bound 171 .* upper bound 170"):
+        better.improved(certificate(171.0, 180.0, sense="max"), LATER)
+
+
+def test_values_of_nothing_and_less_are_values():
+    """A shortfall of 0 is the best there is; an objective may be below 0."""
+    known = entry(no_contention=None).improved(certificate(0.0, 0.0), TODAY)
+    assert known.proved
+    known = entry(no_contention=None).improved(certificate(-5.0, -10.0), TODAY)
+    assert (known.lower.value, known.upper.value, known.gap) == (-10.0, -5.0, 1.0)
+    assert known.improved(certificate(-6.0, -9.0), LATER).gap == 0.5
+    with pytest.raises(CertificateError):
+        known.improved(certificate(-4.0, -4.0), LATER)
+
+
+def test_a_bound_of_no_proof_is_no_bound():
+    """A scheduler's value is known; nothing is proved by it."""
+    known = entry().improved(certificate(150.0, 1.0, bound_proof="none"), TODAY, "somebody")
+    assert known.lower is None
+    assert (known.upper.value, known.upper.who) == (150.0, "somebody")
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
+        ({"sense": "max"}, r"toy/01: the certificate's sense is max, not min"),
         ({"fingerprint": "c" * 64}, r"toy/01: the certificate's fingerprint is ccc"),
         ({"objective_name": "makespan"}, r"objective is makespan, not weighted_jct"),
     ],
@@ -149,14 +200,15 @@ BOUND = {
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"hostz": 2}, r'toy/01: unknown field "hostz"; did you mean "hosts"\?'),
-        ({"jobs": "3"}, r'toy/01: jobs is "3": input should be a valid integer'),
+        ({"sizes": {}}, r'toy/01: unknown field "sizes"; did you mean "size"\?'),
+        ({"size": {"jobs": "3"}}, r'toy/01: size.jobs is "3": input should be a valid integer'),
+        ({"size": {"jobs": -1}}, r"toy/01: size.jobs is -1: input should be greater than or"),
         ({"sha256": "abc"}, r'toy/01: sha256 is "abc"'),
-        ({"file": "../../secret.json"}, r"toy/01: file is"),
-        ({"objective": "weighted_jtc"}, r'"weighted_jtc" is unknown; did you mean "weighted_jct"'),
+        ({"id": "../../secret"}, r"id is"),
+        ({"sense": "less"}, r'toy/01: sense is "less"'),
         ({"proved": True}, r"toy/01: proved is True, but the bounds say otherwise"),
         ({"upper": {**BOUND, "date": "yesterday"}}, r'toy/01: upper.date is "yesterday"'),
-        ({"upper": {**BOUND, "value": 0}}, r"toy/01: upper.value is 0"),
+        ({"upper": {**BOUND, "value": "150"}}, r'toy/01: upper.value is "150"'),
     ],
 )
 def test_malformed_entries_are_refused_with_id_and_field(tmp_path, changes, message):
@@ -175,7 +227,7 @@ def test_a_stored_contradiction_is_loud(tmp_path):
 def test_missing_fields_and_ids_are_named(tmp_path):
     """An entry without id is named by its position."""
     path = tmp_path / "manifest.json"
-    path.write_text(json.dumps({"manifest_version": 1, "instances": [{"jobs": 3}]}))
+    path.write_text(json.dumps({"manifest_version": 2, "instances": [{"jobs": 3}]}))
     with pytest.raises(InstanceError, match=r'instances\[0\]: field "id" is missing'):
         read_manifest(path)
 
@@ -183,7 +235,7 @@ def test_missing_fields_and_ids_are_named(tmp_path):
 def test_an_id_must_not_appear_twice(tmp_path):
     """Otherwise `load` would take one of the two by accident."""
     path = tmp_path / "manifest.json"
-    path.write_text(json.dumps({"manifest_version": 1, "instances": [ENTRY, ENTRY]}))
+    path.write_text(json.dumps({"manifest_version": 2, "instances": [ENTRY, ENTRY]}))
     with pytest.raises(InstanceError, match=r"an id appears twice"):
         read_manifest(path)
 
@@ -191,6 +243,6 @@ def test_an_id_must_not_appear_twice(tmp_path):
 def test_other_versions_are_refused(tmp_path):
     """A newer format may mean something else by the same words."""
     path = tmp_path / "manifest.json"
-    path.write_text(json.dumps({"manifest_version": 2, "instances": []}))
-    with pytest.raises(InstanceError, match=r"manifest_version is 2"):
+    path.write_text(json.dumps({"manifest_version": 1, "instances": []}))
+    with pytest.raises(InstanceError, match=r"manifest_version is 1"):
         read_manifest(path)

@@ -1,4 +1,4 @@
-"""Recipes of the stored instances: for each id, a generator and its parameters.
+"""Elastic training jobs on DL2's servers: workers and parameter servers change from slot to slot.
 
 A family keeps its size and varies the load, from almost none to several times what the cluster can
 do at once: the arrival rate, the demand of a task and how far a job scales set the load. One
@@ -7,53 +7,18 @@ instance of each larger family keeps DL2's own lengths, and some have weights or
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from alloc.instances.dl2 import JOB_TYPES
-from alloc.instances.generators import GENERATORS
+from alloc.instances.generators import generate_elastic
+from alloc.instances.library import RecipeFamily
 from alloc.problems.allocation.instance import Instance
 
 _GPU_MODELS = [model for model, job_type in JOB_TYPES.items() if job_type.uses_gpu]
 _LARGE_TASKS = {"gpus_per_worker": 2, "task_cpu_milli": 4000}
 # A server then holds two tasks, one of them a GPU worker: twice the load.
-
-
-@dataclass(frozen=True)
-class Recipe:
-    """How a stored instance is made.
-
-    Parameters
-    ----------
-    id
-        ``family/NN``; the name of the instance.
-    generator
-        Name of the generator in `GENERATORS`.
-    parameters
-        Its keyword arguments, seed included; values that JSON can hold.
-    """
-
-    id: str
-    generator: str
-    parameters: Mapping[str, Any]
-
-    @property
-    def family(self) -> str:
-        """The family, the part of the id before the slash."""
-        return self.id.partition("/")[0]
-
-    def make(self) -> Instance:
-        """Generate the instance."""
-        return GENERATORS[self.generator](self.id, **self.parameters)
-
-
-def recipes() -> Iterator[Recipe]:
-    """Yield the recipe of every stored instance, in the order of the manifest."""
-    for family, (common, variants) in _FAMILIES.items():
-        for number, variant in enumerate(variants, start=1):
-            yield Recipe(f"{family}/{number:02d}", "generate_elastic", {**common, **variant})
-
 
 _TINY = [
     {"num_jobs": 3, "num_hosts": 3, "arrivals": "uniform", "arrivals_per_slot": 1, "seed": 101},
@@ -231,20 +196,79 @@ _LARGE = [
     },
 ]
 
-_FAMILIES: dict[str, tuple[dict[str, Any], list[dict[str, Any]]]] = {
-    "elastic-tiny": (
+
+_DL2 = (
+    "servers, models, lengths, slots: Peng et al., DL2, IEEE TPDS 32(8), 2021, arXiv:1909.06040",
+    "form of the speeds: Peng et al., Optimus, EuroSys 2018, doi:10.1145/3190508.3190517",
+)
+
+
+def size(instance: Instance) -> dict[str, int]:
+    """Return the size of an instance, with the slots until the last job can be complete alone.
+
+    Parameters
+    ----------
+    instance
+        The instance.
+    """
+    found = size_of_cluster(instance)
+    if instance.slot_s is not None:
+        ends = ((job.arrival_s + job.min_run_s) / instance.slot_s for job in instance.jobs)
+        found["slots"] = max(map(math.ceil, ends))
+    return found
+
+
+def size_of_cluster(instance: Instance) -> dict[str, int]:
+    """Return the numbers of jobs, hosts and GPUs.
+
+    Parameters
+    ----------
+    instance
+        The instance.
+    """
+    topology = instance.topology
+    return {"jobs": len(instance.jobs), "hosts": topology.num_hosts, "gpus": topology.num_gpus}
+
+
+def _family(
+    name: str, about: str, common: Mapping[str, Any], variants: Sequence[Mapping[str, Any]]
+) -> RecipeFamily:
+    return RecipeFamily(
+        name,
+        about,
+        "malleable",
+        "weighted_jct",
+        generate_elastic,
+        size,
+        variants,
+        common,
+        _DL2,
+        stored=True,
+    )
+
+
+FAMILIES = (
+    _family(
+        "elastic-tiny",
+        "3 to 5 jobs on 2 or 3 hosts, for brute force over all slot assignments",
         {"slot_s": 300.0, "max_workers": 2, "max_ps": 2, "run_slots": [0.5, 2.0]},
         _TINY,
     ),
-    "elastic-small": (
+    _family(
+        "elastic-small",
+        "10 jobs on 6 hosts, optima that can be proved",
         {"num_jobs": 10, "num_hosts": 6, "max_workers": 8, "max_ps": 8, "run_slots": [1.0, 5.0]},
         _SMALL,
     ),
-    "elastic-medium": (
+    _family(
+        "elastic-medium",
+        "60 jobs on 96 hosts, DL2's smaller cluster",
         {"num_jobs": 60, "num_hosts": 96, "max_workers": 16, "max_ps": 16, "run_slots": [1.0, 8.0]},
         _MEDIUM,
     ),
-    "elastic-large": (
+    _family(
+        "elastic-large",
+        "200 jobs on 500 hosts, DL2's larger cluster",
         {
             "num_jobs": 200,
             "num_hosts": 500,
@@ -254,4 +278,4 @@ _FAMILIES: dict[str, tuple[dict[str, Any], list[dict[str, Any]]]] = {
         },
         _LARGE,
     ),
-}
+)
