@@ -7,6 +7,7 @@ Importing alloc loads nothing yet: every part loads when it is used.
 """
 
 from alloc.serialisation import answer_with as _answer_with
+from alloc.tabular import made_by as _made_by
 
 TYPE_CHECKING = False  # as type checkers know it; `typing` takes longer to load than all of this
 
@@ -122,7 +123,15 @@ def _format_of_type(record_class: "typing.Any") -> "typing.Any":
     return format_of_type(record_class)
 
 
+def _tables() -> "typing.Any":
+    """Return the module that makes tables: the types themselves import none."""
+    from importlib import import_module
+
+    return import_module("alloc.report.notebook")
+
+
 _answer_with(_format_of_type)
+_made_by(_tables)
 
 
 def __getattr__(name: str) -> "typing.Any":

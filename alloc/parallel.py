@@ -265,11 +265,14 @@ def _sent(values: Sequence[Any], backend: Any, stack: ExitStack) -> dict[int, _S
     # machines that do not see our files.
     if kind != "loky" or not values:
         return {}
+    # As joblib packs what it sends itself: with classes of a notebook or script.
+    from joblib.externals.loky.backend.reduction import dumps
+
     folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="alloc-workers-")))
     sent = {}
     for number, value in enumerate(values):
         path = folder / f"{number}.pickle"
-        path.write_bytes(pickle.dumps(value))
+        path.write_bytes(dumps(value))
         sent[id(value)] = _Sent(str(path))
     return sent
 
