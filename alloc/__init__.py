@@ -7,7 +7,6 @@ Importing alloc loads nothing yet: every part loads when it is used.
 """
 
 from alloc.serialisation import answer_with as _answer_with
-from alloc.tabular import made_by as _made_by
 
 TYPE_CHECKING = False  # as type checkers know it; `typing` takes longer to load than all of this
 
@@ -130,8 +129,7 @@ def _tables() -> "typing.Any":
     return import_module("alloc.report.notebook")
 
 
-_answer_with(_format_of_type)
-_made_by(_tables)
+_answer_with(_format_of_type, _tables)
 
 
 def __getattr__(name: str) -> "typing.Any":

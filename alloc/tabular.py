@@ -1,33 +1,17 @@
-"""Tables: how types reach the data frames and notebook views of themselves, which are made above them.
+"""Tables: how types reach the data frames and notebook views of themselves, made above them.
 
-As with `alloc.serialisation`: the front door `alloc` says who makes them.
+Who makes them is asked of `alloc.serialisation`.
 """
 
 from __future__ import annotations
 
-TYPE_CHECKING = False
-"""As in `alloc.serialisation`: `import alloc` loads this module."""
+from typing import TYPE_CHECKING
+
+from alloc.serialisation import table_maker
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
-
     import pandas
     import polars
-
-
-_makers: list[Callable[[], Any]] = []
-
-
-def made_by(room: Callable[[], Any]) -> None:
-    """Let a module make the tables from now on.
-
-    Parameters
-    ----------
-    room
-        Returns the module, see `alloc.report.frames`.
-    """
-    _makers[:] = [room]
 
 
 class Tabular:
@@ -36,7 +20,7 @@ class Tabular:
     @property
     def table_names(self) -> tuple[str, ...]:
         """Names of its tables, the main one first."""
-        return tuple(frame.name for frame in _makers[0]().frames_of(self))
+        return tuple(frame.name for frame in table_maker().frames_of(self))
 
     def to_pandas(self, table: str | None = None) -> pandas.DataFrame:
         """Return a table as a data frame of pandas; units of columns are in ``attrs["units"]``.
@@ -55,7 +39,8 @@ class Tabular:
         AllocError
             If it is a result without a solution.
         """
-        return _makers[0]().to_pandas(self, table)
+        made: pandas.DataFrame = table_maker().to_pandas(self, table)
+        return made
 
     def to_polars(self, table: str | None = None) -> polars.DataFrame:
         """Return a table as a data frame of Polars, which has no place for units.
@@ -74,9 +59,10 @@ class Tabular:
         AllocError
             If it is a result without a solution.
         """
-        return _makers[0]().to_polars(self, table)
+        made: polars.DataFrame = table_maker().to_polars(self, table)
+        return made
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows."""
-        view: str = _makers[0]().notebook_view(self)
+        view: str = table_maker().notebook_view(self)
         return view

@@ -11,7 +11,15 @@ from typing import Any
 
 from alloc.certificate import Certificate
 from alloc.comparison import Comparison
-from alloc.comparison.tables import NOTHING, Column, Table, gap_tables, objective_words, show_number
+from alloc.comparison.tables import (
+    NOTHING,
+    Column,
+    Table,
+    gap_tables,
+    objective_words,
+    show_exact,
+    show_number,
+)
 from alloc.planning.documents import encode_report
 from alloc.planning.report import PlanReport
 from alloc.problems.right_sizing.plan_tables import plan_tables
@@ -49,12 +57,12 @@ def notebook_view(value: Any) -> str:
 @singledispatch
 def _view(value: Any) -> tuple[str, list[Table]]:
     """Return what stands above the tables, and the tables."""
-    return type(value).__name__, [_table(frame) for frame in frames_of(value) if frame.num_rows]
+    return type(value).__name__, _all_tables(value)
 
 
 @_view.register
 def _(result: Result) -> tuple[str, list[Table]]:  # type: ignore[type-arg]
-    return certificate_line(result.certificate), _view.dispatch(object)(result)[1]
+    return certificate_line(result.certificate), _all_tables(result)
 
 
 @_view.register
@@ -87,15 +95,18 @@ def certificate_line(certificate: Certificate) -> str:
     certificate
         The certificate.
     """
-    words = [f"{certificate.status.replace('_', ' ')}:"]
-    words.append(objective_words(certificate.objective_name))
+    words = f"{certificate.status.replace('_', ' ')}: {objective_words(certificate.objective_name)}"
     if certificate.objective is not None:
-        words.append(show_number(certificate.objective))
+        words += f" {show_exact(certificate.objective)}"
     if math.isfinite(certificate.bound):
-        words.append(f"(bound {show_number(certificate.bound)}, {certificate.bound_proof})")
+        words += f", bound {show_exact(certificate.bound)} ({certificate.bound_proof})"
     if certificate.objective is not None:
-        words.append("checked" if certificate.verified else "not checked")
-    return " ".join(words)
+        words += ", checked" if certificate.verified else ", not checked"
+    return words
+
+
+def _all_tables(value: Any) -> list[Table]:
+    return [_table(frame) for frame in frames_of(value) if frame.num_rows]
 
 
 def _table(frame: Frame) -> Table:

@@ -59,7 +59,11 @@ def main(kind: str) -> None:
     for name, count in (("serial", 1), (kind, 2)):
         settings = ReplaySettings(jobs=100, workers=count)
         with workers(None if count == 1 else kind, count):
-            report = plan(stored_planning.load_stored_planning("planning-tiny"), replay=settings, max_iterations=1)
+            report = plan(
+                stored_planning.load_stored_planning("planning-tiny"),
+                replay=settings,
+                max_iterations=1,
+            )
         plans[name] = [repr(turn.measured) for turn in report.replayed.iterations]
     told = {
         "packed": len(PACKED),

@@ -111,7 +111,10 @@ BAD: dict[str, tuple[Any, str]] = {
     "not a number": (lambda state: {"dssm-0": float("nan")}, "nan GPUs"),
     "more than numbers": (lambda state: {"dssm-0": 1e308}, r"1e\+308 GPUs"),
     "an end": (lambda state: sys.exit(0), r"fails at 0 s, SystemExit: 0 \(test_own_functions\.py"),
-    "a fault": (lambda state: 1 / 0, r"ZeroDivisionError: division by zero \(test_own_functions\.py"),
+    "a fault": (
+        lambda state: 1 / 0,
+        r"ZeroDivisionError: division by zero \(test_own_functions\.py",
+    ),
 }
 
 
