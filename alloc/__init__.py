@@ -141,9 +141,9 @@ def __getattr__(name: str) -> "typing.Any":
     if name in _HOMES:
         value = getattr(import_module(_HOMES[name]), name)
     elif name == "__version__":
-        from importlib.metadata import version
+        from alloc.release import alloc_version
 
-        value = version("alloc")
+        value = alloc_version()
     else:
         raise AttributeError(f"module 'alloc' has no attribute {name!r}")
     globals()[name] = value

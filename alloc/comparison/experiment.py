@@ -31,11 +31,12 @@ from alloc.comparison.records import (
 )
 from alloc.comparison.rows import best_outcomes, check_bound
 from alloc.comparison.schedules import unpack_schedule
-from alloc.comparison.settings import OPTIMUM, Entry, Settings, alloc_version, key_of
+from alloc.comparison.settings import OPTIMUM, Entry, Settings, key_of
 from alloc.comparison.store import Item, Store
 from alloc.errors import InstanceError, worker_deaths
 from alloc.parallel import Workers, workers
 from alloc.problems.allocation.instance import Instance
+from alloc.release import alloc_version
 from alloc.schedulers.state import Knowledge, Scheduler
 from alloc.simulation.information import require_knowledge
 

@@ -6,10 +6,10 @@ from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from alloc.comparison.settings import alloc_version
 from alloc.comparison.tables import Column, Table
 from alloc.plotting import inline_svg
 from alloc.problems.right_sizing.plan_tables import TextTable
+from alloc.release import alloc_version
 from alloc.report.sections import Drawing
 
 if TYPE_CHECKING:
