@@ -39,24 +39,40 @@ class Workers:
     ----------
     count
         How many calls run at the same time; -1: one on each core.
-    shared
-        What many calls are given: sent once to each worker.
     stack
         Closes, at the end of the run, what is opened here.
     """
 
-    def __init__(self, count: int, shared: Sequence[Any], stack: ExitStack) -> None:
+    def __init__(self, count: int, stack: ExitStack) -> None:
         from joblib.parallel import get_active_backend
 
         self._count = count
         self._stack = stack
         self._backend = get_active_backend()[0]
         self._pools: dict[str, joblib.Parallel] = {}
-        self._sent = {} if self._is_serial else _sent(shared, self._backend, stack)
+        self._sent: dict[int, Any] = {}
 
     @property
     def _is_serial(self) -> bool:
         return self._count == 1 and _kind(self._backend) not in CLUSTERS
+
+    @contextmanager
+    def sharing(self, values: Sequence[Any]) -> Iterator[None]:
+        """Send values once to each worker; calls that are given them find them there.
+
+        Parameters
+        ----------
+        values
+            What many calls are given.
+        """
+        with ExitStack() as stack:
+            if not self._is_serial:
+                self._sent |= _sent(values, self._backend, stack)
+            try:
+                yield
+            finally:
+                for value in values:
+                    self._sent.pop(id(value), None)
 
     def pool(self, return_as: str = "list") -> joblib.Parallel:
         """Return joblib's `Parallel` with these workers, the same for the whole run.
@@ -150,10 +166,11 @@ def workers(
             f"jobs is {count}; give 1 or more processes, or -1 for one on each core."
         )
     outer = _open.get()
-    if kind is None and outer is not None:
-        yield outer
-        return
     values = list(shared)
+    if kind is None and outer is not None:
+        with outer.sharing(values):
+            yield outer
+        return
     with ExitStack() as stack:
         settings: dict[str, Any] = {"n_jobs": count}
         if kind is not None:
@@ -165,14 +182,13 @@ def workers(
                 raise InstanceError(
                     f'joblib has no backend "{kind}"; register it first. Known: {", ".join(known)}.'
                 )
-        if kind == "dask":
-            settings["scatter"] = values
         stack.enter_context(joblib.parallel_config(**settings))
-        opened = Workers(count, values, stack)
+        opened = Workers(count, stack)
         if kind in CLUSTERS:
             token = _open.set(opened)
             stack.callback(_open.reset, token)
-        yield opened
+        with opened.sharing(values):
+            yield opened
 
 
 @contextmanager
@@ -254,15 +270,18 @@ class _Sent:
         return _read(self.place) if isinstance(self.place, str) else _fetched(self.place)
 
 
-def _sent(values: Sequence[Any], backend: Any, stack: ExitStack) -> dict[int, _Sent]:
+def _sent(values: Sequence[Any], backend: Any, stack: ExitStack) -> dict[int, Any]:
     """Send values to where all workers find them; return what stands for each, by its id."""
     kind = _kind(backend)
     if kind == "ray":
         import ray
 
         return {id(value): _Sent(ray.put(value)) for value in values}
-    # Threads have the value itself, Dask has it from joblib (`scatter`), and others may be on
-    # machines that do not see our files.
+    if kind == "dask":
+        # Dask puts the value in the place of such a future before a call.
+        client = backend.client
+        return {id(value): client.scatter(value, broadcast=True, hash=False) for value in values}
+    # Threads have the value itself, and others may be on machines that do not see our files.
     if kind != "loky" or not values:
         return {}
     # As joblib packs what it sends itself: with classes of a notebook or script.

@@ -41,13 +41,15 @@ def look(value: Counted, number: int) -> tuple[int, int, int]:
 def main(kind: str) -> None:
     from alloc.comparison import compare
     from alloc.instances import load, stored_planning
-    from alloc.parallel import workers
+    from alloc.parallel import CLUSTERS, workers
     from alloc.planning.replay import ReplaySettings
     from alloc.planning.report import plan
 
     value = Counted()
     calls = [(value, number) for number in range(12)]
-    with workers(kind, 2, [value]) as crew:
+    with workers(kind, 2) as outer, workers(None, 2, [value]) as crew:
+        # A run within that of somebody who opened a cluster for several.
+        assert (outer is crew) is (kind in CLUSTERS)
         seen = [list(crew.run(look, calls)) for _ in range(2)]
     grid = {"schedulers": ["fifo", "srtf"], "time_limit_s": 20, "seeds": (0, 1)}
     instances = [load("elastic-tiny/01"), load("elastic-tiny/03")]

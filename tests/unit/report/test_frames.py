@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import sys
 from collections.abc import Iterator, Mapping
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -54,9 +55,15 @@ def cells(value: Any) -> set[str]:
     return found
 
 
+@cache
+def solved(name: str) -> alloc.Result:
+    [(_, result)] = answered(name)
+    return result
+
+
 @pytest.mark.parametrize("name", sorted(FAMILIES))
 def test_nothing_of_a_solution_is_lost_in_the_tables_of_its_family(name):
-    [(_, result)] = answered(name)
+    result = solved(name)
     told = cells(result)
     assert [one for one in leaves(result.solution) if str(one) not in told] == []
     for table in result.table_names:
@@ -71,7 +78,7 @@ def test_nothing_of_a_solution_is_lost_in_the_tables_of_its_family(name):
 @pytest.mark.polars
 @pytest.mark.parametrize("name", sorted(FAMILIES))
 def test_polars_has_the_cells_of_pandas(name):
-    [(_, result)] = answered(name)
+    result = solved(name)
     for table, frame in zip(result.table_names, frames_of(result), strict=True):
         made = result.to_polars(table)
         assert made.columns == list(frame.columns)
