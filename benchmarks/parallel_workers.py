@@ -23,8 +23,8 @@ from benchmarks.environment import describe_environment
 from benchmarks.verdict import Verdict, conclude
 
 KINDS = ("loky", "dask", "ray")
-INSTANCES = tuple(f"elastic-medium/{number:02d}" for number in range(1, 9))
-SCHEDULERS = ("fifo", "srtf", "las", "drf", "optimus")
+INSTANCES = tuple(f"elastic-medium/{number:02d}" for number in range(1, 6))
+SCHEDULERS = ("fifo", "srtf", "las", "drf", "optimus", "tetris", "srtf-dl2", "random-ps")
 TARGET = 1.3
 """Time of a cluster of local workers over that of local processes, at most (issue 13)."""
 
