@@ -94,9 +94,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     verdicts = []
     for kind in KINDS[1:]:
         if (kind, 2) in best:
-            times = best[kind, 2] / best["loky", 2]
+            ratio = best[kind, 2] / best["loky", 2]
             target = f"2 workers of {kind} within {TARGET:g} times of 2 local processes"
-            verdicts.append(Verdict(target, f"{times:.2f} times", times <= TARGET))
+            verdicts.append(Verdict(target, f"{ratio:.2f} times", ratio <= TARGET))
     return conclude(verdicts)
 
 

@@ -97,9 +97,9 @@ def to_pandas(value: Any, table: str | None = None) -> pandas.DataFrame:
     table
         Which of them; by default the first.
     """
-    pandas = _library("pandas")
+    library = _library("pandas")
     frame = _chosen(value, table)
-    made: pandas.DataFrame = pandas.DataFrame(dict(frame.columns))
+    made: pandas.DataFrame = library.DataFrame(dict(frame.columns))
     made.attrs["units"] = frame.all_units()
     return made
 
@@ -114,8 +114,8 @@ def to_polars(value: Any, table: str | None = None) -> polars.DataFrame:
     table
         Which of them; by default the first.
     """
-    polars = _library("polars")
-    made: polars.DataFrame = polars.DataFrame(dict(_chosen(value, table).columns), strict=False)
+    library = _library("polars")
+    made: polars.DataFrame = library.DataFrame(dict(_chosen(value, table).columns), strict=False)
     return made
 
 
@@ -152,7 +152,8 @@ def frames_of(value: Any) -> list[Frame]:
         A result, a solution, a comparison, a plan, a report, a simulation or a topology.
     """
     record = as_record(value, "solution") if isinstance(value, np.ndarray) else value
-    frames, single = [], {}
+    frames: list[Frame] = []
+    single: Row = {}
     kinds = get_type_hints(type(record))
     for part in dataclasses.fields(record):
         inner = getattr(record, part.name)

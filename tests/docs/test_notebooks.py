@@ -23,10 +23,11 @@ def cells(path: Path, kind: str) -> list[dict[str, Any]]:
 def shown(source: str, namespace: dict[str, Any]) -> object:
     """Run a cell; return what a notebook shows: the value of an expression in the last line."""
     parts = ast.parse(source)
-    last = parts.body.pop() if parts.body and isinstance(parts.body[-1], ast.Expr) else None
-    exec(compile(parts, "cell", "exec"), namespace)
-    if last is None:
+    last = parts.body[-1]
+    if not isinstance(last, ast.Expr):
+        exec(compile(parts, "cell", "exec"), namespace)
         return None
+    exec(compile(ast.Module(parts.body[:-1], []), "cell", "exec"), namespace)
     return eval(compile(ast.Expression(last.value), "cell", "eval"), namespace)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from typing import Any
 
 PACKED: list[int] = []
 """One entry for each time that the value was made ready to travel, in this process."""
@@ -51,11 +52,11 @@ def main(kind: str) -> None:
         # A run within that of somebody who opened a cluster for several.
         assert (outer is crew) is (kind in CLUSTERS)
         seen = [list(crew.run(look, calls)) for _ in range(2)]
-    grid = {"schedulers": ["fifo", "srtf"], "time_limit_s": 20, "seeds": (0, 1)}
+    grid: dict[str, Any] = {"schedulers": ["fifo", "srtf"], "time_limit_s": 20, "seeds": (0, 1)}
     instances = [load("elastic-tiny/01"), load("elastic-tiny/03")]
     found = {}
-    for name, chosen in (("serial", {}), (kind, {"parallel": kind, "jobs": 2})):
-        rows = compare(instances, **grid, **chosen).rows
+    for name, jobs in (("serial", 1), (kind, 2)):
+        rows = compare(instances, **grid, parallel=kind if jobs > 1 else None, jobs=jobs).rows
         found[name] = [(r.instance, r.scheduler, r.seed, r.objective, r.error) for r in rows]
     plans = {}
     for name, count in (("serial", 1), (kind, 2)):
@@ -66,6 +67,7 @@ def main(kind: str) -> None:
                 replay=settings,
                 max_iterations=1,
             )
+        assert report.replayed is not None
         plans[name] = [repr(turn.measured) for turn in report.replayed.iterations]
     told = {
         "packed": len(PACKED),

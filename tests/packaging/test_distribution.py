@@ -130,8 +130,8 @@ def test_a_checkout_without_links_can_be_installed_for_editing(source, tmp_path)
         (copy / "alloc" / name).write_text(f"../{name}")
     python = third_party_only(tmp_path / "environment")
     pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
-    install = ["--python", python, "install", "--no-deps", "--no-index", "--no-build-isolation"]
-    subprocess.run([*pip, *install, "--editable", copy], check=True, timeout=300)
+    quick = ["install", "--no-deps", "--no-index", "--no-build-isolation", "--editable", copy]
+    subprocess.run([*pip, "--python", python, *quick], check=True, timeout=300)
     printed = subprocess.run(
         [
             python,
