@@ -122,7 +122,14 @@ def _format_of_type(record_class: "typing.Any") -> "typing.Any":
     return format_of_type(record_class)
 
 
-_answer_with(_format_of_type)
+def _tables() -> "typing.Any":
+    """Return the module that makes tables: the types themselves import none."""
+    from importlib import import_module
+
+    return import_module("alloc.report.notebook")
+
+
+_answer_with(_format_of_type, _tables)
 
 
 def __getattr__(name: str) -> "typing.Any":
@@ -134,9 +141,9 @@ def __getattr__(name: str) -> "typing.Any":
     if name in _HOMES:
         value = getattr(import_module(_HOMES[name]), name)
     elif name == "__version__":
-        from importlib.metadata import version
+        from alloc.release import alloc_version
 
-        value = version("alloc")
+        value = alloc_version()
     else:
         raise AttributeError(f"module 'alloc' has no attribute {name!r}")
     globals()[name] = value

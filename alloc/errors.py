@@ -97,6 +97,11 @@ def nearest(name: str, known: Iterable[str], otherwise: str = "") -> str:
     return f'; did you mean "{matches[0]}"?' if matches else otherwise
 
 
+_DEATHS = {"BrokenProcessPool", "KilledWorker", "RayActorError", "WorkerCrashedError"}
+"""Errors of processes, Dask and Ray at the death of a worker, by name: two of these need not be
+installed."""
+
+
 @contextmanager
 def worker_deaths(task: str) -> Iterator[None]:
     """Turn the death of a worker process into one sentence.
@@ -114,9 +119,7 @@ def worker_deaths(task: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        from concurrent.futures.process import BrokenProcessPool
-
-        if not isinstance(error, BrokenProcessPool):
+        if not _DEATHS & {one.__name__ for one in type(error).__mro__}:
             raise
         raise SolverError(
             f"{task}: a worker process died, by a crash of its solver or because the system ended "

@@ -13,6 +13,7 @@ from typing import Any, Generic, TypeVar, overload
 from alloc.certificate import OPTIMALITY_GAP, Certificate, Status
 from alloc.errors import AllocError, InstanceError
 from alloc.serialisation import Documented
+from alloc.tabular import Tabular
 from alloc.units import require_non_negative
 
 _MAX_WHOLE = 2**31 - 1
@@ -223,7 +224,7 @@ class Deferred(Sequence[T]):
 
 
 @dataclass(frozen=True)
-class Result(Documented, Generic[S]):
+class Result(Documented, Tabular, Generic[S]):
     """An answer with its certificate: what `alloc.solve` returns for every family.
 
     Parameters

@@ -2,7 +2,7 @@
 
 `alloc.documents` imports every type that it reads and writes, so no type may import it. What a type
 needs for its methods `to_json` and `from_json` it asks for here; the front door `alloc`, which is
-open before any part of it, says who answers.
+open before any part of it, says who answers. Tables (`alloc.tabular`) are reached the same way.
 """
 
 from __future__ import annotations
@@ -43,11 +43,20 @@ if TYPE_CHECKING:
 
 
 _answers: list[Callable[[Any], DocumentFormat[Any]]] = []
+_table_makers: list[Callable[[], Any]] = []
 
 
-def answer_with(format_of_type: Callable[[Any], DocumentFormat[Any]]) -> None:
-    """Let a function answer `document_format` from now on."""
+def answer_with(
+    format_of_type: Callable[[Any], DocumentFormat[Any]], tables: Callable[[], Any]
+) -> None:
+    """Let functions answer `document_format` and `table_maker` from now on."""
     _answers[:] = [format_of_type]
+    _table_makers[:] = [tables]
+
+
+def table_maker() -> Any:
+    """Return the module that makes tables of values: `alloc.report.notebook`."""
+    return _table_makers[0]()
 
 
 def document_format(record_class: type[T]) -> DocumentFormat[T]:

@@ -24,7 +24,16 @@ from alloc.planning import ReplaySettings, plan
 
 HERE = Path(__file__).parent
 PAGE = HERE / "architecture.md"
-GROUND = {"errors", "units", "fingerprint", "serialisation", "processes", "progress", "alloc"}
+GROUND = {
+    "errors",
+    "units",
+    "fingerprint",
+    "serialisation",
+    "processes",
+    "progress",
+    "release",
+    "alloc",
+}
 """Rooms that everything uses: their arrows would hide the others."""
 Arrow = tuple[str, str]
 

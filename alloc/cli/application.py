@@ -42,9 +42,9 @@ app = typer.Typer(
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        from importlib.metadata import version
+        from alloc.release import alloc_version
 
-        typer.echo(f"alloc {version('alloc')}")
+        typer.echo(f"alloc {alloc_version()}")
         raise typer.Exit
 
 

@@ -66,8 +66,14 @@ def compare_command(
     backend: options.BackendOption = "auto",
     time_limit: options.TimeLimitOption = 60.0,
     jobs: Annotated[
-        int, typer.Option(help="Processes at work; -1 for one on each core.", min=-1)
-    ] = 1,
+        int | None,
+        typer.Option(
+            help="Processes at work; -1 for one on each core.  [default: 1; of a cluster all]",
+            min=-1,
+            show_default=False,
+        ),
+    ] = None,
+    parallel: options.ParallelOption = None,
     store: Annotated[
         str | None,
         typer.Option(
@@ -140,6 +146,7 @@ def compare_command(
             time_limit_s=time_limit,
             store=location,
             jobs=jobs,
+            parallel=parallel,
             progress=tell,
         )
         if json:

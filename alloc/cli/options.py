@@ -80,6 +80,16 @@ OutputOption = Annotated[
         show_default=False,
     ),
 ]
+ParallelOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="loky|dask|ray",
+        help="Where the processes at work are: on this machine (loky), or of a Dask or Ray "
+        "cluster, named by DASK_SCHEDULER_ADDRESS or RAY_ADDRESS, else started here.",
+        autocompletion=lambda: ["loky", "dask", "ray"],
+        show_default=False,
+    ),
+]
 JsonOption = Annotated[
     bool, typer.Option("--json", help="Print one JSON document to standard output, no table.")
 ]

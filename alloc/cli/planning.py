@@ -1,5 +1,6 @@
 """``alloc plan`` and ``alloc what-if``."""
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,6 +15,8 @@ from alloc.cli.sources import is_sample, read_planning_problem
 from alloc.errors import InstanceError
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
     from alloc.certificate import Certificate
     from alloc.planning.changes import Change
     from alloc.planning.differences import WhatIf
@@ -146,6 +149,7 @@ def plan_command(
     gap: GapOption = 0.01,
     seed: options.SeedOption = 0,
     workers: WorkersOption = 1,
+    parallel: options.ParallelOption = None,
     output: options.OutputOption = None,
     report: ReportOption = None,
     json: options.JsonOption = False,
@@ -177,7 +181,7 @@ def plan_command(
     from alloc.planning.report import plan
 
     replayed = _replay(scheduler, replay_jobs, seed, workers) if replay else None
-    with progress(f"planning {asked.name}", quiet) as watch:
+    with progress(f"planning {asked.name}", quiet) as watch, _workers(parallel, workers):
         found = plan(
             asked,
             limits=limits,
@@ -241,6 +245,7 @@ def what_if_command(
     gap: GapOption = 0.001,
     seed: options.SeedOption = 0,
     workers: WorkersOption = 1,
+    parallel: options.ParallelOption = None,
     output: options.OutputOption = None,
     json: options.JsonOption = False,
     quiet: options.QuietOption = False,
@@ -272,7 +277,7 @@ def what_if_command(
         other = _replay(other_scheduler, replay_jobs, seed, workers)
     together = [[change] for change in parsed] if each and len(parsed) > 1 else [parsed]
     found: list[WhatIf] = []
-    with progress(f"what if, {asked.name}", quiet) as watch:
+    with progress(f"what if, {asked.name}", quiet) as watch, _workers(parallel, workers):
         for wanted in together:
             found.append(
                 what_if(
@@ -357,6 +362,23 @@ def _front(
         return ExitCode.SOLVED
     _say_conflict(results[-1])
     return worst_code(code_of_certificate(result.certificate) for result in results)
+
+
+def _workers(parallel: str | None, count: int) -> "AbstractContextManager[Any]":
+    """Open the workers that a plan and its replays are to use.
+
+    Raises
+    ------
+    InstanceError
+        If some are chosen and all is to be done in one process.
+    """
+    if parallel is None:
+        return nullcontext()
+    if count == 1:
+        raise InstanceError(f"--parallel {parallel} needs workers: add --workers 2 or more.")
+    from alloc.parallel import workers
+
+    return workers(parallel, count)
 
 
 def _limits(time_limit: float, gap: float, seed: int, workers: int) -> "Limits":

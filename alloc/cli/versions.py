@@ -6,9 +6,9 @@ from importlib.metadata import PackageNotFoundError, version
 
 from alloc.cli import options
 from alloc.cli.console import print_json, show
+from alloc.release import alloc_version
 
 _PACKAGES = (
-    "alloc",
     "numpy",
     "scipy",
     "networkx",
@@ -40,7 +40,8 @@ def versions_command(json: options.JsonOption = False) -> None:
 
 def versions() -> dict[str, str | None]:
     """Return the versions that a bug report needs; None for what is not installed."""
-    found: dict[str, str | None] = {name: _version(name) for name in _PACKAGES}
+    found: dict[str, str | None] = {"alloc": alloc_version()}
+    found |= {name: _version(name) for name in _PACKAGES}
     found["Python"] = f"{platform.python_version()} ({platform.python_implementation()})"
     found["platform"] = platform.platform()
     found["machine"] = platform.machine()

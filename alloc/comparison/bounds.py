@@ -9,12 +9,13 @@ from dataclasses import dataclass, field, replace
 
 from alloc.certificate import OPTIMALITY_GAP, Certificate
 from alloc.comparison.measures import measure_schedule
-from alloc.comparison.settings import Settings, alloc_version, key_of
+from alloc.comparison.settings import Settings, key_of
 from alloc.comparison.store import Item, StoreError
 from alloc.errors import AllocError, CertificateError
 from alloc.objectives import objective
 from alloc.problems.allocation.instance import Instance
 from alloc.problems.allocation.solution import Schedule, Solution
+from alloc.release import alloc_version
 from alloc.result import Limits, Result
 
 BOUND_TOLERANCE = 1e-6

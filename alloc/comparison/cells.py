@@ -13,10 +13,11 @@ import numpy as np
 
 from alloc.comparison.measures import measure
 from alloc.comparison.schedules import pack_schedule
-from alloc.comparison.settings import Entry, Settings, alloc_version, key_of
+from alloc.comparison.settings import Entry, Settings, key_of
 from alloc.errors import AllocError
 from alloc.objectives import objective
 from alloc.problems.allocation.instance import Instance
+from alloc.release import alloc_version
 
 _MEANING = 2
 """Raised when a scheduler's name or default comes to mean something else within a version: work

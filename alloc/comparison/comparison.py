@@ -32,6 +32,7 @@ from alloc.objectives import objective
 from alloc.problems.allocation.instance import Instance
 from alloc.problems.allocation.solution import Schedule
 from alloc.progress import completions
+from alloc.tabular import Tabular
 
 SCHEMA_VERSION = 1
 """Version of the JSON document of a comparison."""
@@ -39,7 +40,7 @@ _CLAIRVOYANT = "all jobs and all their work, from the start"
 
 
 @dataclass(frozen=True)
-class Comparison:
+class Comparison(Tabular):
     """Schedulers beside the certified bound.
 
     Parameters

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import platform
-import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, nullcontext, suppress
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing, nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from os import PathLike, cpu_count
-from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from alloc.comparison.bounds import (
@@ -34,14 +31,15 @@ from alloc.comparison.records import (
 )
 from alloc.comparison.rows import best_outcomes, check_bound
 from alloc.comparison.schedules import unpack_schedule
-from alloc.comparison.settings import OPTIMUM, Entry, Settings, alloc_version, key_of
+from alloc.comparison.settings import OPTIMUM, Entry, Settings, key_of
 from alloc.comparison.store import Item, Store
 from alloc.errors import InstanceError, worker_deaths
+from alloc.parallel import Workers, workers
 from alloc.problems.allocation.instance import Instance
+from alloc.release import alloc_version
 from alloc.schedulers.state import Knowledge, Scheduler
 from alloc.simulation.information import require_knowledge
 
-In = TypeVar("In")
 Out = TypeVar("Out")
 
 
@@ -87,7 +85,7 @@ def compare(
     backend: str = "auto",
     time_limit_s: float = 60.0,
     store: str | PathLike[str] | Store | None = None,
-    jobs: int = 1,
+    jobs: int | None = None,
     parallel: str | None = None,
     progress: Progress | None = None,
     resume: bool = True,
@@ -116,11 +114,12 @@ def compare(
         Where finished work is kept: path of an SQLite file, database URL, or an open store. In
         memory by default: then an interrupt loses it.
     jobs
-        Processes at work, 1 or more; -1 for one on each core. Only the decision times and solves
-        that meet their time limit depend on it.
+        Processes at work, 1 or more; -1 for one on each core. By default 1, and of Dask and Ray
+        all that there are. Only the decision times and solves that meet their time limit depend on
+        it.
     parallel
-        Backend of joblib: ``loky`` (local processes), ``threading``, or a registered cluster
-        backend such as ``ray`` or ``dask``. By default the one chosen with
+        Where they are: ``loky`` (this machine), ``threading``, ``dask``, ``ray`` or another backend
+        of joblib's; see `alloc.parallel.workers`. By default the one chosen with
         ``joblib.parallel_config``, else loky.
     progress
         Called after each piece of work.
@@ -138,6 +137,8 @@ def compare(
         If something is missing, doubled, unknown or contradicts something else.
     UnsupportedFeatureError
         If a scheduler needs to know more of the jobs' work than the terms tell it.
+    BackendUnavailableError
+        If Dask or Ray is asked for and not installed.
     CertificateError
         If a simulated schedule is better than the proved bound: then the bound is false.
     StoreError
@@ -167,9 +168,9 @@ def compare(
         for seed in numbers
     ]
     opened = nullcontext(store) if isinstance(store, Store) else closing(Store(store))
-    with opened as kept:
+    with opened as kept, workers(parallel, jobs, chosen) as crew, worker_deaths("compare"):
         experiment = _register(kept, chosen, entries, cells, settings)
-        run = _Run(kept, jobs, parallel, progress, resume, len(chosen) + len(cells))
+        run = _Run(kept, crew, progress, resume, len(chosen) + len(cells))
         # The solves come last: each begins from the best schedule of its instance.
         outcomes = run.cells(cells)
         bounds = run.bounds(chosen, settings, cells, outcomes)
@@ -182,17 +183,13 @@ class _Run:
     def __init__(
         self,
         store: Store,
-        jobs: int,
-        parallel: str | None,
+        crew: Workers,
         progress: Progress | None,
         resume: bool,
         total: int,
     ) -> None:
-        if jobs == 0:
-            raise InstanceError("jobs is 0; give 1 or more processes, or -1 for one on each core.")
         self._store = store
-        self._jobs = jobs
-        self._parallel = parallel
+        self._crew = crew
         self._progress = progress
         self._resume = resume
         self._total = total
@@ -223,7 +220,7 @@ class _Run:
             if instance.fingerprint not in found:
                 start = best.get(instance.fingerprint)
                 todo.append((key, instance, settings, None if start is None else start[2].schedule))
-        for key, solved in self._fan_out(_solve, todo):
+        for key, solved in self._crew.run(_solve, todo):
             bound = stronger(solved, stored.get(key))
             self._store.put(pack_bound(key, bound))
             # The solver turns Ctrl-C into a result; to the user it still means: stop everything.
@@ -243,8 +240,13 @@ class _Run:
         for key, item in self._stored(by_key):
             found[key] = unpack_outcome(item)
             self._report("cell", by_key[key].label, None, stored=True)
-        todo = [(cell,) for key, cell in by_key.items() if key not in found]
-        for outcome in self._fan_out(run_cell, todo):
+        todo = [
+            # The instance by itself: it is sent once, and not with every cell.
+            (cell.instance, cell.entry, cell.seed, cell.settings)
+            for key, cell in by_key.items()
+            if key not in found
+        ]
+        for outcome in self._crew.run(_simulate, todo):
             cell = by_key[outcome.cell_key]
             self._store.put(pack_outcome(cell, outcome))
             found[cell.key] = outcome
@@ -266,61 +268,6 @@ class _Run:
         if self._progress is not None:
             self._progress(CellEvent(kind, label, self._done, self._total, stored, error))
 
-    def _fan_out(
-        self, function: Callable[..., Out], arguments: Sequence[tuple[Any, ...]]
-    ) -> Iterator[Out]:
-        """Yield the results of a function as they are done, in any order."""
-        import joblib
-
-        if not arguments:
-            return
-        with (
-            worker_deaths("compare"),
-            joblib.parallel_config(**_backend(self._parallel, self._jobs)),
-        ):
-            backend = joblib.parallel.get_active_backend()[0]
-            here = (Path.cwd(), tuple(sys.path))
-            calls = [joblib.delayed(_as_here)(here, function, *given) for given in arguments]
-            if self._jobs == 1 or not backend.supports_return_generator:
-                # One call, or one for each process, at a time, so that each batch is stored before
-                # the next one starts.
-                size = 1 if self._jobs == 1 else max(1, joblib.effective_n_jobs(self._jobs))
-                for first in range(0, len(calls), size):
-                    yield from joblib.Parallel()(calls[first : first + size])
-                return
-            # A batch of more than one call would hold back finished cells.
-            yield from joblib.Parallel(return_as="generator_unordered", batch_size=1)(calls)
-
-
-def _as_here(here: tuple[Path, tuple[str, ...]], function: Callable[..., Out], *given: Any) -> Out:
-    """Call a function where a comparison is asked for: joblib uses processes again elsewhere.
-
-    Schedulers named by their module are looked for in the working folder and on Python's path.
-    """
-    folder, path = here
-    if folder != Path.cwd():
-        # On another machine there may be no such folder.
-        with suppress(OSError):
-            os.chdir(folder)
-    sys.path.extend(entry for entry in path if entry not in sys.path)
-    return function(*given)
-
-
-def _backend(parallel: str | None, jobs: int) -> dict[str, Any]:
-    """Return what joblib is to be configured with."""
-    chosen: dict[str, Any] = {"n_jobs": jobs}
-    if parallel is not None:
-        import joblib
-
-        known = joblib.parallel.BACKENDS
-        if parallel not in known and parallel not in joblib.parallel.EXTERNAL_BACKENDS:
-            raise InstanceError(
-                f'joblib has no backend "{parallel}"; register it first. '
-                f"Known: {', '.join(sorted(known))}."
-            )
-        chosen["backend"] = parallel
-    return chosen
-
 
 def _begins_better(outcome: Outcome, bound: Bound) -> bool:
     """Return whether a simulated schedule gives a stored solve something new to begin from."""
@@ -330,6 +277,10 @@ def _begins_better(outcome: Outcome, bound: Bound) -> bool:
     known = certificate.objective
     # Above rounding: what is simulated again is the same to the last digit, the solve is not.
     return known is None or outcome.objective < known * (1 - BOUND_TOLERANCE)
+
+
+def _simulate(instance: Instance, entry: Entry, seed: int, settings: Settings) -> Outcome:
+    return run_cell(Cell(instance, entry, seed, settings))
 
 
 def _solve(

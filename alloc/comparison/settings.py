@@ -7,7 +7,6 @@ import json
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
-from importlib.metadata import version
 from typing import Any, get_args
 
 from alloc.errors import InstanceError, nearest
@@ -190,11 +189,6 @@ def _content(scheduler: Scheduler) -> str:
     if type(scheduler).__module__.startswith("alloc."):
         return attributes
     return f"{attributes} {code_of(type(scheduler))}"
-
-
-def alloc_version() -> str:
-    """Return the version of alloc, which is part of every key in a store."""
-    return version("alloc")
 
 
 def key_of(**parts: Any) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import codecs
 import json
 import re
-from importlib.metadata import version
 from typing import Any
 
 from alloc.documents import files
@@ -13,6 +12,7 @@ from alloc.documents.kinds import KINDS, title_of
 from alloc.documents.models import version_of
 from alloc.documents.upgrades import upgraded
 from alloc.errors import InstanceError, nearest
+from alloc.release import alloc_version
 
 READ_SINCE = {1: "0.1.0", 2: "0.1.0"}
 """The first version of alloc that reads each schema version."""
@@ -185,6 +185,6 @@ def _check_version(raw: dict[str, Any], kind: str) -> None:
     if found > newest:
         raise InstanceError(
             f"the {kind} document has schema_version {describe(found)}, and this alloc "
-            f"{version('alloc')} reads up to {newest} (read since alloc "
+            f"{alloc_version()} reads up to {newest} (read since alloc "
             f"{READ_SINCE[newest]}); upgrade alloc, or write the document with this one."
         )

@@ -10,4 +10,4 @@ try:
     from gymnasium.vector import VectorEnv as VectorEnv
     from gymnasium.vector.utils import batch_space as batch_space
 except ImportError as _error:
-    raise missing_extra("the environments need Gymnasium", "learn", _error) from None
+    raise missing_extra("the environments need Gymnasium", "gym", _error) from None

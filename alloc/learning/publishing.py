@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import platform
 from datetime import UTC, datetime
-from importlib.metadata import version
 from os import PathLike
 
 from alloc.errors import InstanceError
 from alloc.learning.export import export_policy
 from alloc.learning.pytorch import torch
 from alloc.learning.training import Trainer
+from alloc.release import alloc_version
 from alloc.schedulers.learned.model_card import CurvePoint, ModelCard
 from alloc.schedulers.learned.policy_file import PolicyFile
 
@@ -68,7 +68,7 @@ def publish(
             "machine": f"{platform.system()} {platform.machine()}",
         },
         date=datetime.now(UTC).date(),
-        alloc_version=version("alloc"),
+        alloc_version=alloc_version(),
         limits=(*account.limits, *limits),
         references=account.references,
     )

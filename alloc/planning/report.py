@@ -16,6 +16,7 @@ from alloc.result import Limits, Result
 from alloc.solving.outcome import Progress
 from alloc.solving.right_sizing.check import OutOfSample, check_out_of_sample
 from alloc.solving.right_sizing.method import right_size
+from alloc.tabular import Tabular
 
 PLAN_LIMITS = Limits(gap=0.01)
 """Limits of a plan: forecasts are known no better than to 1 %."""
@@ -45,7 +46,7 @@ def solve_plan(
 
 
 @dataclass(frozen=True)
-class PlanReport:
+class PlanReport(Tabular):
     """A plan in both fidelities: the model's, with its proof, and the simulator's.
 
     Parameters

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from alloc.errors import InstanceError
 from alloc.problems import Problem
+from alloc.tabular import Tabular
 from alloc.units import require_non_negative
 
 MAX_MTBFS = 50.0
@@ -123,7 +124,7 @@ class CheckpointProblem(Problem):
 
 
 @dataclass(frozen=True)
-class CheckpointPlan:
+class CheckpointPlan(Tabular):
     """When the state of a run is saved.
 
     Parameters

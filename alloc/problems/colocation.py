@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from alloc.errors import InstanceError
 from alloc.problems import Problem
+from alloc.tabular import Tabular
 from alloc.units import require_count
 from alloc.workload.interference import InterferenceTable
 
@@ -68,7 +69,7 @@ class ColocationProblem(Problem):
 
 
 @dataclass(frozen=True)
-class Packing:
+class Packing(Tabular):
     """Jobs on GPUs.
 
     Parameters

@@ -49,6 +49,7 @@ import numpy.typing as npt
 from alloc.errors import InstanceError, nearest
 from alloc.fingerprint import digest
 from alloc.problems import Problem
+from alloc.tabular import Tabular
 from alloc.topology.communication import GB, CommunicationGraph, CommunicationTree, Fabric
 from alloc.workload.parallelism import Parallelism
 
@@ -85,7 +86,7 @@ class StepTime:
 
 
 @dataclass(frozen=True)
-class RankMapping:
+class RankMapping(Tabular):
     """Which GPU runs each rank.
 
     Parameters

@@ -6,8 +6,10 @@ from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from alloc.comparison.settings import alloc_version
+from alloc.comparison.tables import Column, Table
 from alloc.plotting import inline_svg
+from alloc.problems.right_sizing.plan_tables import TextTable
+from alloc.release import alloc_version
 from alloc.report.sections import Drawing
 
 if TYPE_CHECKING:
@@ -27,6 +29,18 @@ def page(template: str, **values: Any) -> str:
     style = files("alloc.report").joinpath("report.css").read_text(encoding="utf-8")
     found = _environment().get_template(template)
     return found.render(version=alloc_version(), style=style, draw=_inline, **values)
+
+
+def page_table(table: TextTable) -> Table:
+    """Return a plan's table as the one that pages show.
+
+    Parameters
+    ----------
+    table
+        The table.
+    """
+    columns = [Column(name, k in table.numbers) for k, name in enumerate(table.columns)]
+    return Table(table.title, tuple(columns), table.rows)
 
 
 def _inline(drawing: Drawing) -> str:

@@ -12,7 +12,7 @@ from alloc.planning.documents import encode_report
 from alloc.planning.report import PlanReport
 from alloc.plotting.plans import plot_costs, plot_goals, plot_hosts
 from alloc.problems.right_sizing.plan_tables import money, plan_tables
-from alloc.report.pages import page
+from alloc.report.pages import page, page_table
 from alloc.report.sections import Drawing
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def plan_page(report: PlanReport) -> str:
         facts=_facts(result.certificate, report.problem.currency),
         repairs=result.repair_options,
         drawings=plan_drawings(report),
-        tables=plan_tables(encode_report(report)),
+        tables=[page_table(table) for table in plan_tables(encode_report(report))],
         assumptions=result.assumptions,
         fingerprint=result.certificate.fingerprint,
     )

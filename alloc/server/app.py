@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from importlib.metadata import version
 from typing import Any
 
 from fastapi import FastAPI
 
+from alloc.release import alloc_version
 from alloc.server import routes_catalogue, routes_health, routes_jobs, routes_planning
 from alloc.server.answers import add_handlers
 from alloc.server.metrics import Metrics
@@ -50,7 +50,7 @@ def make_app(settings: Settings, store: Store | None = None) -> FastAPI:
 
     app = FastAPI(
         title="alloc",
-        version=version("alloc"),
+        version=alloc_version(),
         lifespan=lifespan,
         openapi_url="/v1/openapi.json",
         # Their pages load scripts from other hosts.

@@ -12,11 +12,12 @@ import numpy.typing as npt
 from alloc.problems.allocation.instance import Instance
 from alloc.problems.allocation.solution import Schedule
 from alloc.schedulers.state import Knowledge
+from alloc.tabular import Tabular
 from alloc.units import MILLI
 
 
 @dataclass(frozen=True)
-class SimulationResult:
+class SimulationResult(Tabular):
     """What happened when a scheduler ran an instance.
 
     Parameters

@@ -11,6 +11,8 @@ import joblib
 from joblib.externals.loky import get_reusable_executor
 from joblib.externals.loky.backend import resource_tracker as loky_tracker
 
+from alloc.parallel import open_cluster
+
 
 @contextmanager
 def worker_processes(count: int) -> Iterator[joblib.Parallel]:
@@ -19,13 +21,18 @@ def worker_processes(count: int) -> Iterator[joblib.Parallel]:
     A terminal sends SIGINT to all processes of a command. Workers that hear it, in the middle of a
     call or of their own imports, print a traceback each, while the process that started them is
     about to end them anyway. Signals that are blocked when a process starts are blocked in it for
-    good; here they wait until the workers have started.
+    good; here they wait until the workers have started. The workers of a cluster that is open
+    (`alloc.parallel.workers`) are used as they are.
 
     Parameters
     ----------
     count
         Number of processes.
     """
+    cluster = open_cluster()
+    if cluster is not None:
+        yield cluster.pool()
+        return
     # joblib would go on with the processes of an earlier call, which hear Ctrl-C.
     get_reusable_executor(reuse=True).shutdown(wait=True)
     parallel = joblib.Parallel(n_jobs=count)

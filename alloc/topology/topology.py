@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from alloc.errors import InstanceError, nearest
 from alloc.resources import amounts_of, on_axis
+from alloc.tabular import Tabular
 from alloc.topology.host import Domain, Host, HostType, NetworkLink
 from alloc.units import RESOURCES
 
@@ -24,7 +25,7 @@ GPU = "gpu"
 
 
 @dataclass(frozen=True)
-class Topology:
+class Topology(Tabular):
     """Hosts in nested domains, joined by links; the graph and the arrays derive from them.
 
     Parameters

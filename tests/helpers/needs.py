@@ -27,6 +27,9 @@ NEEDS = {
         "Stable-Baselines3 with sb3-contrib",
         "run `pip install --no-deps stable-baselines3 sb3-contrib` after `make install-learn`",
     ),
+    "dask": ("Dask with distributed", "run `make install`"),
+    "ray": ("Ray", 'run `pip install ".[ray]"`'),
+    "polars": ("Polars", "run `make install`"),
     "postgres": ("PostgreSQL", "install the package postgresql"),
     "browser": ("Chromium", "install the packages chromium and chromium-driver"),
 }
@@ -99,6 +102,9 @@ def chromium_programs() -> tuple[str, str] | None:
 _FIND = {
     "torch": lambda: find_spec("torch") and find_spec("onnxscript"),
     "sb3": lambda: find_spec("stable_baselines3") and find_spec("sb3_contrib"),
+    "dask": lambda: find_spec("dask") and find_spec("distributed"),
+    "ray": lambda: find_spec("ray"),
+    "polars": lambda: find_spec("polars"),
     "postgres": postgres_programs,
     "browser": chromium_programs,
 }

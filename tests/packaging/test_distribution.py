@@ -9,10 +9,11 @@ import sysconfig
 import tarfile
 import venv
 import zipfile
-from importlib.metadata import version
 from pathlib import Path
 
 import pytest
+
+from alloc.release import alloc_version
 
 pytestmark = pytest.mark.long  # all begin with building the wheel
 ROOT = Path(__file__).parents[2]
@@ -93,21 +94,80 @@ def test_the_sdist_builds_the_same_wheel(source, wheel, tmp_path):
     assert contents(build(unpacked, "wheel", tmp_path / "wheel")) == contents(wheel)
 
 
+def test_the_sdist_holds_what_the_tests_need(source, tmp_path):
+    """Distributions run the tests from it; a checkout is not to be had there."""
+    junk = shutil.ignore_patterns("__pycache__")
+    whole = ["tests", "docs", "benchmarks", "examples", "requirements", ".ci"]
+    for name in filter(lambda name: (ROOT / name).exists(), whole):
+        shutil.copytree(ROOT / name, tmp_path / "tree" / name, ignore=junk)
+    # Without what building the wheel left there.
+    left = shutil.ignore_patterns("build", "*.egg-info")
+    shutil.copytree(source, tmp_path / "tree", symlinks=True, dirs_exist_ok=True, ignore=left)
+    for path in ROOT.iterdir():
+        if path.is_file() and path.name != ".git":
+            shutil.copy(path, tmp_path / "tree")
+    sdist = build(tmp_path / "tree", "sdist", tmp_path / "sdist")
+    with tarfile.open(sdist) as archive:
+        inside = {name.partition("/")[2] for name in archive.getnames()}
+        assert not any(member.issym() for member in archive.getmembers())
+    there = {
+        path.relative_to(tmp_path / "tree").as_posix()
+        for path in (tmp_path / "tree").rglob("*")
+        if path.is_file()
+    }
+    links = {f"alloc/{top}" for top in ("models", "instances")}
+    missing = {name for name in there - inside if not name.startswith(tuple(links))}
+    assert missing == set()
+    assert {"tests/conftest.py", "Makefile", "requirements/lock.txt", "docs/faq.md"} <= inside
+
+
+def test_a_checkout_without_links_can_be_installed_for_editing(source, tmp_path):
+    """Git on Windows, and some archives, make text files of links; the package map is enough."""
+    copy = tmp_path / "copy"
+    shutil.copytree(source, copy, symlinks=True)
+    for name in ("models", "instances"):
+        (copy / "alloc" / name).unlink()
+        (copy / "alloc" / name).write_text(f"../{name}")
+    python = third_party_only(tmp_path / "environment")
+    pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
+    quick = ["install", "--no-deps", "--no-index", "--no-build-isolation", "--editable", copy]
+    subprocess.run([*pip, "--python", python, *quick], check=True, timeout=300)
+    printed = subprocess.run(
+        [
+            python,
+            "-c",
+            "import alloc.models, alloc.instances as i; print(i.load('elastic-tiny/01'))",
+        ],
+        cwd=tmp_path,
+        env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert printed.returncode == 0, printed.stderr
+    assert "Instance(" in printed.stdout
+
+
+def third_party_only(folder: Path) -> Path:
+    """Make an environment that sees this one's third-party packages; return its Python.
+
+    The path file adds this environment's folder to `sys.path`, behind its own. Python reads no path
+    files there, so the finder of the editable install never wakes.
+    """
+    venv.create(folder, with_pip=False)
+    [site] = folder.glob("lib/python*/site-packages")
+    (site / "third-party.pth").write_text(sysconfig.get_path("purelib") + "\n", encoding="utf-8")
+    return folder / "bin" / "python"
+
+
 @pytest.fixture(scope="module")
 def clean(wheel, tmp_path_factory) -> Path:
-    """Make an environment that holds the wheel and sees this one's third-party packages.
-
-    The path file adds this environment's folder to `sys.path`, behind the wheel's. Python reads no
-    path files there, so the finder of the editable install never wakes.
-    """
+    """Make an environment that holds the wheel and sees this one's third-party packages."""
     folder = tmp_path_factory.mktemp("clean")
-    venv.create(folder, with_pip=False)
-    python = folder / "bin" / "python"
+    python = third_party_only(folder)
     pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
     install = ["--python", python, "install", "--no-deps", "--no-index", wheel]
     subprocess.run([*pip, *install], check=True, timeout=300)
-    [site] = folder.glob("lib/python*/site-packages")
-    (site / "third-party.pth").write_text(sysconfig.get_path("purelib") + "\n", encoding="utf-8")
     return folder
 
 
@@ -154,7 +214,7 @@ def test_every_module_of_the_wheel_can_be_imported(run, wheel, trains):
 
 
 def test_the_installed_program_tells_its_version(run):
-    assert version("alloc") in run("alloc", "--version")
+    assert alloc_version() in run("alloc", "--version")
 
 
 def test_the_installed_program_lists_the_shipped_instances(run):

@@ -16,7 +16,7 @@ EXTRAS = {
     extra: {
         Requirement(line).name.replace("-", "_") for line in PROJECT["optional-dependencies"][extra]
     }
-    for extra in ("learn", "server", "client", "ray")
+    for extra in ("learn", "gym", "server", "client", "ray", "dask")
 }
 
 # Nothing of an extra can be imported, as if only `pip install .` had been run.
@@ -83,7 +83,9 @@ def test_what_trains_names_the_cure_and_ends_in_no_traceback_of_an_import(outcom
     learning = {n: e for n, e in outcomes.items() if n.startswith("alloc.learning.") and e[0]}
     assert "alloc.learning.dl2.networks" in learning
     assert {kind for kind, _ in learning.values()} == {"BackendUnavailableError"}
-    assert all('pip install ".[learn]"' in sentence for _, sentence in learning.values())
+    assert all(
+        re.search(r'pip install "\.\[(learn|gym)\]"', sentence) for _, sentence in learning.values()
+    )
 
 
 @pytest.mark.parametrize(
@@ -92,7 +94,8 @@ def test_what_trains_names_the_cure_and_ends_in_no_traceback_of_an_import(outcom
 )  # fmt: skip
 def test_a_name_that_needs_an_extra_names_it(name):
     package, _, attribute = name.rpartition(".")
-    extra = "client" if "client" in name else "learn"
+    rooms = {"client": "client", "environments": "gym"}
+    extra = next((extra for room, extra in rooms.items() if room in name), "learn")
     done = run_bare(f"""
 from alloc.errors import BackendUnavailableError
 try:

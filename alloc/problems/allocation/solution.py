@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from alloc.tabular import Tabular
+
 
 @dataclass(frozen=True)
 class TaskPlacement:
@@ -79,7 +81,7 @@ class Run:
 
 
 @dataclass(frozen=True)
-class Allocation:
+class Allocation(Tabular):
     """The decision of one round: which jobs run, how and where.
 
     Parameters
@@ -100,7 +102,7 @@ class Allocation:
 
 
 @dataclass(frozen=True)
-class Schedule:
+class Schedule(Tabular):
     """A plan over time: the runs of every job.
 
     Parameters

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from alloc.problems.inference_sizing.problem import InferenceProblem
 from alloc.problems.inference_sizing.served import OptionKey
+from alloc.tabular import Tabular
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,7 @@ class HostContents:
 
 
 @dataclass(frozen=True)
-class InferencePlan:
+class InferencePlan(Tabular):
     """How many replicas run where in every period.
 
     Parameters

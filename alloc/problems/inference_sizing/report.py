@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from alloc.problems.inference_sizing.plan import InferencePlan
 from alloc.result import Result
+from alloc.tabular import Tabular
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ class GoalCheck:
 
 
 @dataclass(frozen=True)
-class InferenceReport:
+class InferenceReport(Tabular):
     """A plan for inference with what the simulation says of it.
 
     Parameters

@@ -25,6 +25,7 @@ from alloc.problems.operation.jobs import EarlyStop as EarlyStop
 from alloc.problems.operation.jobs import OperationJob as OperationJob
 from alloc.problems.operation.nodes import NodePool as NodePool
 from alloc.problems.operation.nodes import NodeType as NodeType
+from alloc.tabular import Tabular
 from alloc.units import require_non_negative, require_positive, require_time
 
 HOUR_S = 3600.0
@@ -329,7 +330,7 @@ class NodePlan:
 
 
 @dataclass(frozen=True)
-class OperationPlan:
+class OperationPlan(Tabular):
     """What is on and what runs until the next decision; nodes that are not named are off.
 
     Parameters

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from alloc.problems.operation.problem import OperationPlan
 from alloc.result import Result
+from alloc.tabular import Tabular
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,7 @@ class OperationCosts:
 
 
 @dataclass(frozen=True)
-class OperationReport:
+class OperationReport(Tabular):
     """A decision in operation with the parts of its cost.
 
     Parameters

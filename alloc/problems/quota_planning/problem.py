@@ -13,6 +13,7 @@ from alloc.errors import InstanceError, nearest
 from alloc.problems import Problem
 from alloc.problems.allocation.instance import Instance, Tenant
 from alloc.problems.inference_sizing.served import require_unique
+from alloc.tabular import Tabular
 from alloc.units import (
     MILLI,
     require_non_negative,
@@ -346,7 +347,7 @@ class TenantUse:
 
 
 @dataclass(frozen=True)
-class QuotaPlan:
+class QuotaPlan(Tabular):
     """Quotas, and how they would be used in every scenario.
 
     Parameters

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from alloc.problems.quota_planning.problem import QuotaPlan
 from alloc.result import Result
+from alloc.tabular import Tabular
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ class TenantOutlook:
 
 
 @dataclass(frozen=True)
-class QuotaReport:
+class QuotaReport(Tabular):
     """Quotas with what tenants get.
 
     Parameters

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from os import PathLike
 
 from alloc.serialisation import document_format
+from alloc.tabular import Tabular
 
 
 @dataclass(frozen=True)
@@ -121,7 +122,7 @@ class Unserved:
 
 
 @dataclass(frozen=True)
-class Plan:
+class Plan(Tabular):
     """A plan: one set of orders, and for every scenario how the work is served.
 
     Parameters

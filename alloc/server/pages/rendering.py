@@ -9,7 +9,7 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from alloc.comparison.settings import alloc_version
+from alloc.release import alloc_version
 from alloc.server.pages.parts import View
 
 _ASSETS: Mapping[str, str] = {

@@ -126,4 +126,4 @@ def test_without_gymnasium_the_rest_works_and_the_cure_is_said() -> None:
         [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=120
     )
     assert "the environments need Gymnasium, which cannot be loaded" in run.stdout
-    assert 'pip install ".[learn]"' in run.stdout
+    assert 'pip install ".[gym]"' in run.stdout

@@ -1,0 +1,330 @@
+"""Workers: where the parallel calls of one run go - processes here, or a Dask or Ray cluster.
+
+joblib hands the calls out, whoever the workers are. A run has one pool of them from its beginning
+to its end, and what many calls need is sent once.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from contextvars import ContextVar
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from alloc.errors import InstanceError, missing_extra
+
+if TYPE_CHECKING:
+    import joblib
+
+Out = TypeVar("Out")
+
+CLUSTERS = ("dask", "ray")
+"""Kinds of workers that may be on other machines."""
+_KEPT = 2
+"""Shared values that a worker keeps: calls about one value come one after the other, so that at the
+border between two both are wanted."""
+
+
+class Workers:
+    """The workers of one run; made by `workers`.
+
+    Parameters
+    ----------
+    count
+        How many calls run at the same time; -1: one on each core.
+    stack
+        Closes, at the end of the run, what is opened here.
+    """
+
+    def __init__(self, count: int, stack: ExitStack) -> None:
+        from joblib.parallel import get_active_backend
+
+        self._count = count
+        self._stack = stack
+        self._backend = get_active_backend()[0]
+        self._pools: dict[str, joblib.Parallel] = {}
+        self._sent: dict[int, Any] = {}
+
+    @property
+    def _is_serial(self) -> bool:
+        return self._count == 1 and _kind(self._backend) not in CLUSTERS
+
+    @contextmanager
+    def sharing(self, values: Sequence[Any]) -> Iterator[None]:
+        """Send values once to each worker; calls that are given them find them there.
+
+        Parameters
+        ----------
+        values
+            What many calls are given.
+        """
+        with ExitStack() as stack:
+            if not self._is_serial:
+                self._sent |= _sent(values, self._backend, stack)
+            try:
+                yield
+            finally:
+                for value in values:
+                    self._sent.pop(id(value), None)
+
+    def pool(self, return_as: str = "list") -> joblib.Parallel:
+        """Return joblib's `Parallel` with these workers, the same for the whole run.
+
+        Parameters
+        ----------
+        return_as
+            How results come back, as of `joblib.Parallel`.
+        """
+        import joblib
+
+        if return_as not in self._pools:
+            # A batch of more than one call would hold back finished ones.
+            pool = joblib.Parallel(return_as=return_as, batch_size=1)
+            self._pools[return_as] = self._stack.enter_context(pool)
+        return self._pools[return_as]
+
+    def run(self, function: Callable[..., Out], calls: Sequence[tuple[Any, ...]]) -> Iterator[Out]:
+        """Yield the results of calls as they are done, in any order.
+
+        Parameters
+        ----------
+        function
+            What is called; it travels to the workers.
+        calls
+            The arguments of each call.
+        """
+        import joblib
+
+        if self._is_serial:
+            yield from (function(*given) for given in calls)
+            return
+        here = (Path.cwd(), tuple(sys.path))
+        sent = [
+            joblib.delayed(_as_here)(here, function, *(self._sent.get(id(a), a) for a in given))
+            for given in calls
+        ]
+        if self._backend.supports_return_generator:
+            yield from self.pool("generator_unordered")(sent)
+            return
+        # One call for each worker at a time: each batch is known before the next one starts.
+        size = max(1, joblib.effective_n_jobs(self._count))
+        for first in range(0, len(sent), size):
+            yield from self.pool()(sent[first : first + size])
+
+
+_open: ContextVar[Workers | None] = ContextVar("workers", default=None)
+
+
+def open_cluster() -> Workers | None:
+    """Return the workers of the cluster that `workers` has opened around this, if there is one."""
+    return _open.get()
+
+
+@contextmanager
+def workers(
+    kind: str | None = None, count: int | None = None, shared: Iterable[Any] = ()
+) -> Iterator[Workers]:
+    """Open the workers of a run, and close them at its end.
+
+    Plans that are replayed within it use a cluster, too:
+    ``with workers("dask", 4): alloc.planning.plan(...)``.
+
+    Parameters
+    ----------
+    kind
+        ``loky`` (processes of this machine), ``threading``, ``dask``, ``ray`` or another backend
+        that joblib knows. By default the cluster that is open already, else what is chosen with
+        ``joblib.parallel_config``, else loky. A Dask client or Ray session that is open is used;
+        else the cluster that DASK_SCHEDULER_ADDRESS or RAY_ADDRESS names; else one is started on
+        this machine.
+    count
+        Calls at the same time, 1 or more; -1: one on each core. By default 1, which needs no
+        worker; of a cluster all that it has.
+    shared
+        What many calls are given: sent once to each worker.
+
+    Raises
+    ------
+    InstanceError
+        If the kind is unknown or the count 0.
+    BackendUnavailableError
+        If Dask or Ray is not installed.
+    """
+    import joblib
+
+    if count is None:
+        count = -1 if kind in CLUSTERS else 1
+    if count < -1 or count == 0:
+        raise InstanceError(
+            f"jobs is {count}; give 1 or more processes, or -1 for one on each core."
+        )
+    outer = _open.get()
+    values = list(shared)
+    if kind is None and outer is not None:
+        with outer.sharing(values):
+            yield outer
+        return
+    with ExitStack() as stack:
+        settings: dict[str, Any] = {"n_jobs": count}
+        if kind is not None:
+            settings["backend"] = kind
+            if kind in CLUSTERS:
+                stack.enter_context(_CLUSTERS[kind](count))
+            elif kind not in joblib.parallel.BACKENDS:
+                known = sorted({*joblib.parallel.BACKENDS, *CLUSTERS})
+                raise InstanceError(
+                    f'joblib has no backend "{kind}"; register it first. Known: {", ".join(known)}.'
+                )
+        stack.enter_context(joblib.parallel_config(**settings))
+        opened = Workers(count, stack)
+        if kind in CLUSTERS:
+            token = _open.set(opened)
+            stack.callback(_open.reset, token)
+        with opened.sharing(values):
+            yield opened
+
+
+@contextmanager
+def _dask(count: int) -> Iterator[None]:
+    """Use the Dask client that is open; else open one, to a cluster by address or started here."""
+    try:
+        import dask
+        from distributed import Client, get_client
+    except ImportError as error:
+        raise missing_extra("work on Dask needs dask.distributed", "dask", error) from error
+    try:
+        get_client()
+    except ValueError:
+        pass
+    else:
+        yield
+        return
+    local: dict[str, Any] = {}
+    if dask.config.get("scheduler-address", None) is None:
+        local = {
+            "n_workers": (os.cpu_count() or 1) if count == -1 else count,
+            # Solvers and simulations hold Python's lock: a thread would add nothing.
+            "threads_per_worker": 1,
+            # Dask would end a worker at its share of the memory, whatever the others leave.
+            "memory_limit": 0,
+            "dashboard_address": None,
+        }
+    client: Any = Client  # its parameters have no types
+    with client(**local):
+        yield
+
+
+@contextmanager
+def _ray(count: int) -> Iterator[None]:
+    """Use the Ray session that is open; else open one, to a cluster by address or started here."""
+    try:
+        import ray
+        from ray.util.joblib.ray_backend import RayBackend
+    except ImportError as error:
+        raise missing_extra("work on Ray needs ray", "ray", error) from error
+    import logging
+
+    from joblib.parallel import register_parallel_backend
+
+    class Ray(RayBackend):  # type: ignore[misc, unused-ignore]
+        """Ray's backend, results as they are done: its pool calls back as joblib wants it."""
+
+        supports_return_generator = True
+
+    register_parallel_backend("ray", Ray)
+    if ray.is_initialized():
+        yield
+        return
+    local: dict[str, Any] = {}
+    if "RAY_ADDRESS" not in os.environ:
+        local = {"num_cpus": None if count == -1 else count, "include_dashboard": False}
+    ray.init(log_to_driver=False, logging_level=logging.ERROR, **local)
+    try:
+        yield
+    finally:
+        ray.shutdown()
+
+
+_CLUSTERS = {"dask": _dask, "ray": _ray}
+
+
+@dataclass(frozen=True)
+class _Sent:
+    """A shared value that a call is given: where its worker finds it.
+
+    Parameters
+    ----------
+    place
+        Path of a file, or a reference of Ray's.
+    """
+
+    place: Any
+
+    def get(self) -> Any:
+        return _read(self.place) if isinstance(self.place, str) else _fetched(self.place)
+
+
+def _sent(values: Sequence[Any], backend: Any, stack: ExitStack) -> dict[int, Any]:
+    """Send values to where all workers find them; return what stands for each, by its id."""
+    kind = _kind(backend)
+    if kind == "ray":
+        import ray
+
+        return {id(value): _Sent(ray.put(value)) for value in values}
+    if kind == "dask":
+        # Dask puts the value in the place of such a future before a call.
+        client = backend.client
+        return {id(value): client.scatter(value, broadcast=True, hash=False) for value in values}
+    # Threads have the value itself, and others may be on machines that do not see our files.
+    if kind != "loky" or not values:
+        return {}
+    # As joblib packs what it sends itself: with classes of a notebook or script.
+    from joblib.externals.loky.backend.reduction import dumps
+
+    folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="alloc-workers-")))
+    sent = {}
+    for number, value in enumerate(values):
+        path = folder / f"{number}.pickle"
+        path.write_bytes(dumps(value))
+        sent[id(value)] = _Sent(str(path))
+    return sent
+
+
+def _kind(backend: Any) -> str:
+    """Return the kind of a backend of joblib's, by the names of its classes."""
+    names = {one.__name__ for one in type(backend).__mro__}
+    known = {"DaskDistributedBackend": "dask", "RayBackend": "ray", "LokyBackend": "loky"}
+    return next((kind for name, kind in known.items() if name in names), "")
+
+
+@lru_cache(maxsize=_KEPT)
+def _read(path: str) -> Any:
+    return pickle.loads(Path(path).read_bytes())
+
+
+@lru_cache(maxsize=_KEPT)
+def _fetched(reference: Any) -> Any:
+    import ray
+
+    return ray.get(reference)
+
+
+def _as_here(here: tuple[Path, tuple[str, ...]], function: Callable[..., Out], *given: Any) -> Out:
+    """Call a function where a run is asked for: joblib uses processes again elsewhere.
+
+    What is named by its module is looked for in the working folder and on Python's path.
+    """
+    folder, path = here
+    if folder != Path.cwd():
+        # On another machine there may be no such folder.
+        with suppress(OSError):
+            os.chdir(folder)
+    sys.path.extend(entry for entry in path if entry not in sys.path)
+    return function(*(one.get() if isinstance(one, _Sent) else one for one in given))

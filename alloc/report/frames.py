@@ -1,0 +1,363 @@
+"""Data frames: what results, comparisons, plans and topologies hold, as tables of columns.
+
+A dataclass shows itself: each list in it is a table with the fields of its items as columns, its
+single values together are a table of one row. `frames_of` knows those that are better read in
+another way. Cells are the values themselves, in the units of the fields; `alloc.report.answers` is
+the same for people.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import singledispatch
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, get_args, get_type_hints
+
+import numpy as np
+
+from alloc.certificate import Certificate
+from alloc.comparison import Comparison
+from alloc.documents.shapes import as_record
+from alloc.errors import InstanceError, missing_extra, nearest
+from alloc.objectives import objective
+from alloc.planning.documents import encode_report
+from alloc.planning.report import PlanReport
+from alloc.problems.operation.problem import OperationPlan
+from alloc.result import Result
+from alloc.simulation import SimulationResult
+from alloc.topology import Topology
+
+if TYPE_CHECKING:
+    import pandas
+    import polars
+
+Row = dict[str, Any]
+_PLAIN = (str, bool, int, float, type(None))
+_UNITS = {
+    "gb_per_s": "GB/s",
+    "per_s": "1/s",
+    "per_hour": "1/h",
+    "gpu_milli": "milli-GPU",
+    "cpu_milli": "milli-core",
+    "mib": "MiB",
+    "gib": "GiB",
+    "kwh": "kWh",
+    "kw": "kW",
+    "kg": "kg",
+    "hours": "h",
+    "seconds": "s",
+    "s": "s",
+}
+"""Units by the last words of a column's name, the longest first."""
+
+
+@dataclass(frozen=True)
+class Frame:
+    """A table of columns.
+
+    Parameters
+    ----------
+    name
+        What `to_pandas` is asked for.
+    columns
+        The cells of each column, by its name; all of one length.
+    units
+        Units of columns beside those that their names say.
+    """
+
+    name: str
+    columns: Mapping[str, Sequence[Any]]
+    units: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def num_rows(self) -> int:
+        """Number of rows."""
+        return len(next(iter(self.columns.values()), ()))
+
+    def all_units(self) -> dict[str, str]:
+        """Return the unit of each column that has one."""
+        found = {name: unit_of(name) for name in self.columns} | dict(self.units)
+        return {name: unit for name, unit in found.items() if unit}
+
+
+def unit_of(column: str) -> str:
+    """Return the unit that the end of a column's name says, or nothing."""
+    return next((u for end, u in _UNITS.items() if f"_{column}".endswith(f"_{end}")), "")
+
+
+def to_pandas(value: Any, table: str | None = None) -> pandas.DataFrame:
+    """Return a table of a value as a data frame of pandas; see `alloc.tabular.Tabular`.
+
+    Parameters
+    ----------
+    value
+        What has tables.
+    table
+        Which of them; by default the first.
+    """
+    library = _library("pandas")
+    frame = _chosen(value, table)
+    made: pandas.DataFrame = library.DataFrame(dict(frame.columns))
+    made.attrs["units"] = frame.all_units()
+    return made
+
+
+def to_polars(value: Any, table: str | None = None) -> polars.DataFrame:
+    """Return a table of a value as a data frame of Polars; see `alloc.tabular.Tabular`.
+
+    Parameters
+    ----------
+    value
+        What has tables.
+    table
+        Which of them; by default the first.
+    """
+    library = _library("polars")
+    made: polars.DataFrame = library.DataFrame(dict(_chosen(value, table).columns), strict=False)
+    return made
+
+
+def _library(name: str) -> ModuleType:
+    from importlib import import_module
+
+    try:
+        return import_module(name)
+    except ImportError as error:
+        raise missing_extra(f"a data frame of {name} needs it", name, error) from error
+
+
+def _chosen(value: Any, table: str | None) -> Frame:
+    if table is None and isinstance(value, Result):
+        value.require_solution()
+    frames = {frame.name: frame for frame in frames_of(value)}
+    if table is None:
+        return next(iter(frames.values()))
+    if table not in frames:
+        raise InstanceError(
+            f'{type(value).__name__} has no table "{table}"{nearest(table, frames, ".")} '
+            f"It has {', '.join(frames)}."
+        )
+    return frames[table]
+
+
+@singledispatch
+def frames_of(value: Any) -> list[Frame]:
+    """Return the tables of a value, the main one first.
+
+    Parameters
+    ----------
+    value
+        A result, a solution, a comparison, a plan, a report, a simulation or a topology.
+    """
+    record = as_record(value, "solution") if isinstance(value, np.ndarray) else value
+    frames: list[Frame] = []
+    single: Row = {}
+    kinds = get_type_hints(type(record))
+    for part in dataclasses.fields(record):
+        inner = getattr(record, part.name)
+        if isinstance(inner, Result):
+            frames += frames_of(inner)
+        elif isinstance(inner, Mapping):
+            frames.append(
+                Frame(
+                    part.name,
+                    {"name": list(inner), part.name: [_cell(one) for one in inner.values()]},
+                )
+            )
+        elif isinstance(inner, _PLAIN) or dataclasses.is_dataclass(inner):
+            [row] = _rows_of(inner, part.name) if dataclasses.is_dataclass(inner) else [{}]
+            single |= row or {part.name: inner}
+        else:
+            frames.append(_list_frame(part.name, list(inner), kinds[part.name]))
+    return frames + ([_frame("facts", [single])] if single else [])
+
+
+@frames_of.register
+def _(result: Result) -> list[Frame]:  # type: ignore[type-arg]
+    frames = [] if result.solution is None else frames_of(result.solution)
+    frames.append(_frame("certificate", [_certificate_row(result.certificate)]))
+    if result.stages:
+        frames.append(_frame("stages", [_certificate_row(one) for one in result.stages]))
+    for name in ("repairs", "sensitivities"):
+        if getattr(result, name):
+            frames.append(
+                _frame(name, [row for one in getattr(result, name) for row in _flat(one)])
+            )
+    return frames
+
+
+@frames_of.register
+def _(comparison: Comparison) -> list[Frame]:
+    unit = objective(comparison.settings.objective).unit
+    rows = []
+    for one in comparison.rows:
+        row = {name: v for name, v in vars(one).items() if not isinstance(v, Mapping)}
+        row |= one.metrics
+        rows.append(row | {f"note_{name}": value for name, value in one.notes.items()})
+    bounds = [
+        {"instance": b.instance, "fingerprint": b.fingerprint, "error": b.error}
+        | ({} if b.certificate is None else _certificate_row(b.certificate))
+        for b in comparison.bounds.values()
+    ]
+    units = {"objective": unit, "bound": unit}
+    return [_frame("rows", rows, units), _frame("bounds", bounds, units)]
+
+
+@frames_of.register
+def _(found: SimulationResult) -> list[Frame]:
+    rows = []
+    for job in found.instance.jobs:
+        end_s = found.completion_s[job.id]
+        rows.append(
+            {
+                "job": job.id,
+                "arrival_s": job.arrival_s,
+                "start_s": found.start_s[job.id],
+                "completion_s": end_s,
+                "jct_s": None if end_s is None else end_s - job.arrival_s,
+                "late": job.id in found.late,
+            }
+        )
+    return [_frame("jobs", rows), *frames_of(found.schedule)]
+
+
+@frames_of.register
+def _(plan: OperationPlan) -> list[Frame]:
+    rows = [
+        {"node": node.node, "type": node.type, "job": job, "gpus": gpus}
+        for node in plan.nodes
+        for job, gpus in node.jobs or [(None, 0)]
+    ]
+    return [_frame("nodes", rows), Frame("postponed", {"job": list(plan.postponed)})]
+
+
+@frames_of.register
+def _(report: PlanReport) -> list[Frame]:
+    document = encode_report(report)
+    hosts, account = [], document["account"]
+    for one in () if account is None else account["hosts"]:
+        place = {name: one[name] for name in ("offer", "site", "terms")}
+        for quarter, count in enumerate(one["hosts"]):
+            hosts.append(place | {"quarter": quarter, "hosts": count, "gpus": one["gpus"] * count})
+    costs = [{"part": part, "money": money} for part, money in (document["costs"] or {}).items()]
+    found = [_frame("hosts", hosts)] if hosts else []
+    found += [_frame("costs", costs, {"money": report.problem.currency})] if costs else []
+    return found + frames_of(report.result)
+
+
+@frames_of.register
+def _(topology: Topology) -> list[Frame]:
+    domains = {domain.id: domain for domain in topology.domains}
+    types = {kind.name: kind for kind in topology.host_types}
+    rows = []
+    for host in topology.hosts:
+        kind = types[host.type]
+        row: Row = {"host": host.id, "type": host.type}
+        row |= dict.fromkeys(topology.levels)
+        inside = host.domain
+        while inside is not None:
+            row[domains[inside].level] = inside
+            inside = domains[inside].parent
+        row |= {"num_gpus": kind.num_gpus, "gpu_type": kind.gpu_type}
+        row |= {"cpu_milli": kind.cpu_milli, "memory_mib": kind.memory_mib}
+        rows.append(row | dict(kind.resources))
+    return [
+        _frame("hosts", rows),
+        *(
+            _list_frame(name, list(getattr(topology, name)), get_type_hints(Topology)[name])
+            for name in ("host_types", "domains", "links")
+        ),
+    ]
+
+
+def _frame(name: str, rows: Sequence[Row], units: Mapping[str, str] | None = None) -> Frame:
+    """Return rows as columns, in the order in which their names come; None where a row has none."""
+    names = dict.fromkeys(column for row in rows for column in row)
+    return Frame(name, {column: [row.get(column) for row in rows] for column in names}, units or {})
+
+
+def _list_frame(name: str, items: Sequence[Any], kind: Any) -> Frame:
+    """Return a list as a table, also an empty one: its type says the columns."""
+    if items and not dataclasses.is_dataclass(items[0]):
+        return Frame(name, {"number": list(range(len(items))), name: [_cell(i) for i in items]})
+    if items:
+        return _frame(name, [row for item in items for row in _flat(item)])
+    inner = get_args(kind)[0] if get_args(kind) else None
+    columns = _columns(inner) if dataclasses.is_dataclass(inner) else ["number", name]
+    return Frame(name, {column: [] for column in columns})
+
+
+def _columns(kind: Any) -> list[str]:
+    """Return the columns that the items of a class would have."""
+    hints, found = get_type_hints(kind), []
+    for part in dataclasses.fields(kind):
+        inner = [one for one in get_args(hints[part.name]) if dataclasses.is_dataclass(one)]
+        if inner:
+            found += _columns(inner[0])
+        elif getattr(hints[part.name], "__origin__", None) is not Mapping:
+            found.append(part.name)
+    return list(dict.fromkeys(found))
+
+
+def _rows_of(record: Any, before: str) -> list[Row]:
+    return [{f"{before}_{name}": v for name, v in row.items()} for row in _flat(record)]
+
+
+def _flat(record: Any) -> list[Row]:
+    """Return a dataclass as rows: one, or one for each item of the list of dataclasses in it.
+
+    Fields of a record in it have its name before theirs; items in lists have it only where a field
+    of the whole has the same.
+    """
+    rows: list[Row] = [{}]
+    for part in dataclasses.fields(record):
+        value = getattr(record, part.name)
+        inner: list[Row] = [{part.name: _cell(value)}]
+        if dataclasses.is_dataclass(value):
+            inner = _rows_of(value, part.name)
+        elif isinstance(value, Mapping):
+            inner = [{f"{part.name}_{key}": _cell(one) for key, one in value.items()}]
+        elif _are_records(value):
+            inner = [row for item in value for row in _flat(item)]
+        rows = [outer | _renamed(row, outer, part.name) for outer in rows for row in inner]
+    return rows
+
+
+def _are_records(value: Any) -> bool:
+    return isinstance(value, tuple | list) and bool(value) and dataclasses.is_dataclass(value[0])
+
+
+def _renamed(row: Row, taken: Row, before: str) -> Row:
+    return {f"{before}_{name}" if name in taken else name: v for name, v in row.items()}
+
+
+def _certificate_row(certificate: Certificate) -> Row:
+    return {**vars(certificate), "gap": certificate.gap}
+
+
+def _cell(value: Any) -> Any:
+    """Return what stands in a cell: a plain value, a list of such of one type, or else text."""
+    if isinstance(value, _PLAIN):
+        return value
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    if isinstance(value, tuple | list):
+        cells = [_cell(one) for one in value]
+        if len({type(one) for one in cells}) <= 1 and all(isinstance(c, _PLAIN) for c in cells):
+            return cells
+        return "; ".join(map(_text, cells))
+    return _text(value)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key}: {_text(one)}" for key, one in value.items())
+    if isinstance(value, tuple | list):
+        return " ".join(map(_text, value))
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return _text({p.name: getattr(value, p.name) for p in dataclasses.fields(value)})
+    return str(value)

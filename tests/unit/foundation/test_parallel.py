@@ -1,0 +1,95 @@
+"""Workers of any kind do the same work, one pool of them a run, and get what they share once."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from alloc.errors import BackendUnavailableError, InstanceError, SolverError, worker_deaths
+from alloc.parallel import workers
+
+ROOT = Path(__file__).parents[3]
+ADDRESSES = ("DASK_SCHEDULER_ADDRESS", "RAY_ADDRESS")
+KINDS = [
+    "loky",
+    pytest.param("dask", marks=pytest.mark.dask),
+    pytest.param("ray", marks=pytest.mark.ray),
+]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("kind", KINDS)
+def test_workers_of_each_kind_do_the_work_of_one_process(kind):
+    done = subprocess.run(
+        [sys.executable, "-c", f"from parallel_run import main; main({kind!r})"],
+        cwd=ROOT,
+        env={
+            **{name: value for name, value in os.environ.items() if name not in ADDRESSES},
+            "PYTHONPATH": str(ROOT / "tests" / "helpers"),
+        },
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    told = json.loads(done.stdout.splitlines()[-1])
+    assert told["numbers"] == [list(range(12))] * 2
+    # One pool: the second calls meet the processes of the first.
+    assert told["processes"][0] == told["processes"][1]
+    assert len(told["processes"][0]) == 2
+    assert told["here"] not in told["processes"][0]
+    # For 24 calls once into each process; Dask packs once for each worker and once to store it.
+    assert told["unpacked"] == 1
+    assert told["packed"] <= 3
+    assert told["rows"][0] == told["rows"][1]
+    assert told["plans"][0] == told["plans"][1] != []
+
+
+def test_a_run_of_one_process_calls_here_and_packs_nothing():
+    class Unpackable:
+        def __reduce__(self):
+            raise TypeError("stays here")
+
+    value = Unpackable()
+    with workers(None, None, [value]) as crew:
+        assert list(crew.run(lambda one, number: (one, number), [(value, 1), (value, 2)])) == [
+            (value, 1),
+            (value, 2),
+        ]
+
+
+@pytest.mark.parametrize(
+    ("kind", "count", "sentence"),
+    [
+        ("loky", 0, "jobs is 0; give 1 or more processes, or -1 for one on each core"),
+        ("loky", -2, "jobs is -2"),
+        ("sparky", 2, 'no backend "sparky"; register it first. Known: dask, .*loky.*ray'),
+    ],
+)
+def test_workers_that_cannot_be_are_refused_in_a_sentence(kind, count, sentence):
+    with pytest.raises(InstanceError, match=sentence), workers(kind, count):
+        pytest.fail("never opened")
+
+
+@pytest.mark.parametrize(("kind", "module"), [("dask", "distributed"), ("ray", "ray")])
+def test_a_cluster_that_is_not_installed_names_its_extra(kind, module, monkeypatch):
+    monkeypatch.setitem(sys.modules, module, None)
+    with (
+        pytest.raises(BackendUnavailableError, match=rf'pip install "\.\[{kind}\]"'),
+        workers(kind, 2),
+    ):
+        pytest.fail("never opened")
+
+
+@pytest.mark.parametrize(
+    "name", ["KilledWorker", "RayActorError", "WorkerCrashedError", "BrokenProcessPool"]
+)
+def test_the_death_of_a_worker_is_a_sentence_whoever_it_works_for(name):
+    death = type("Sudden", (type(name, (Exception,), {}),), {})
+    with pytest.raises(SolverError, match="a worker process died"), worker_deaths("compare"):
+        raise death("gone")
+    with pytest.raises(KeyError), worker_deaths("compare"):
+        raise KeyError(name)
