@@ -97,12 +97,12 @@ def _change(text: str) -> "Change":
     if path == text:
         return parse_change(text)
     from alloc.documents.files import read_bytes
-    from alloc.documents.parsing import describe, parse_json
+    from alloc.documents.parsing import describe, parse_file
 
-    team = parse_json(read_bytes(path), path)
+    team = parse_file(read_bytes(path), path, path)
     if not isinstance(team, dict):
         raise InstanceError(
-            f"{path}: is {describe(team)}; a team is a JSON object of classes and jobs_per_hour."
+            f"{path}: is {describe(team)}; a team is an object of classes and jobs_per_hour."
         )
     try:
         return read_change({**team, "change": "team"})
