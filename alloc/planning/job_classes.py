@@ -153,7 +153,7 @@ def grouping_of(
         return found
     require_count(max_classes, "history", "max_classes", least=1)
     cells = _weights(jobs, found)
-    kinds = len({(key.tenant, key.interruptible) for key in cells})
+    kinds = len({(tenant, interruptible) for _, _, tenant, interruptible in cells})
     if kinds > max_classes:
         raise InstanceError(
             f"history: tenants and what may be interrupted alone make {kinds} classes, and "
