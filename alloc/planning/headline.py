@@ -37,12 +37,10 @@ def headline(report: PlanReport) -> str | None:
         if problem.offers[problem.offer_index[name]].is_hourly:
             rented[name] += max(counts)  # type: ignore[assignment]
     hired = [
-        f'up to {count:.3g} hosts "{name}"'
-        for name, count in rented.items()
-        if count >= _LITTLE_HOSTS
+        f'{count:.2g} hosts "{name}"' for name, count in rented.items() if count >= _LITTLE_HOSTS
     ]
     if hired:
-        words.append(f"rent {_listed(hired)} on average")
+        words.append(f"rent on average {_listed(hired)}")
     if not words:
         words.append("order nothing: the hosts owned serve the forecast")
     cost = report.result.certificate.objective

@@ -228,10 +228,11 @@ def currency_of(word: str) -> str | None:
 
 def _key_of(name: str) -> str | None:
     """Return what a column is by its name, or None."""
-    words = [word for word in words_of(name) if word not in FILLERS]
+    every = words_of(name)
+    words = [word for word in every if word not in FILLERS]
     without = [word for word in words if currency_of(word) is None and word not in _KW]
     plain = [word for word in without if word not in PERIODS]
-    for parts in (words, without, plain, [word for word in plain if word != "gpu"]):
+    for parts in (every, words, without, plain, [word for word in plain if word != "gpu"]):
         joined = "".join(parts)
         for key, names in _NAMES.items():
             if joined and joined in (*names, key.replace("_", "")):
