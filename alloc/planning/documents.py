@@ -160,6 +160,7 @@ def encode_later_weeks(later: LaterWeeks) -> Document:
         "gpus": later.gpus,
         "planned_gpus": later.planned_gpus,
         "came_gpus": later.came_gpus,
+        "unforeseen": later.unforeseen,
         "classes": [
             {**dataclasses.asdict(one), "value": finite(one.value), "holds": one.holds}
             for one in later.kept

@@ -18,7 +18,7 @@ from alloc.errors import InstanceError
 from alloc.planning.gang_queue import start_times
 from alloc.planning.pools import Pool, operations_of
 from alloc.planning.replay import HOUR_S, ReplaySettings
-from alloc.planning.template import MEASURE_FROM
+from alloc.planning.template import MEASURE_FROM, UNFORESEEN
 from alloc.problems.allocation.instance import Instance
 from alloc.problems.right_sizing.bands import bands_of
 from alloc.problems.right_sizing.demand import JobClass
@@ -82,6 +82,8 @@ class LaterWeeks:
         Mean load that the plan was made for, and that came, in GPUs of the plan.
     kept
         The classes with a goal of which jobs came, in the order of the problem.
+    unforeseen
+        Jobs that came and are like none of the history.
     """
 
     weeks: float
@@ -89,6 +91,7 @@ class LaterWeeks:
     planned_gpus: float
     came_gpus: float
     kept: tuple[Kept, ...]
+    unforeseen: int = 0
 
     @property
     def holds(self) -> bool:
@@ -107,9 +110,11 @@ class LaterWeeks:
         )
         if not self.kept:
             said = "no job of a class with a goal came, so there was nothing to measure"
+        new = f", {self.unforeseen} jobs like none before among it" if self.unforeseen else ""
         return (
             f"in the {self.weeks:.3g} weeks that followed, {said}. The load was "
-            f"{self.came_gpus:.0f} GPUs, planned for {self.planned_gpus:.0f}, on {self.gpus} GPUs."
+            f"{self.came_gpus:.0f} GPUs{new}, planned for {self.planned_gpus:.0f}, on {self.gpus} "
+            "GPUs."
         )
 
 
@@ -140,7 +145,7 @@ def replay_later_weeks(
         If jobs name no class of the problem.
     """
     classes = {one.name: one for one in problem.classes}
-    strange = sorted({str(job.model) for job in later.jobs} - classes.keys())
+    strange = sorted({str(job.model) for job in later.jobs} - {*classes, UNFORESEEN})
     if strange:
         raise InstanceError(
             f'later weeks: jobs are of class "{strange[0]}", which the problem has not; hold weeks '
@@ -148,6 +153,9 @@ def replay_later_weeks(
         )
     hosts = _hosts(problem, plan)
     parts = _parts(problem, plan)
+    gpus = {
+        pool: float(sum(size * count for size, count in of.items())) for pool, of in hosts.items()
+    }
     jobs = sorted(later.jobs, key=lambda job: job.arrival_s)
     span_s = jobs[-1].arrival_s - jobs[0].arrival_s
     begin_s = float(later.description.get(MEASURE_FROM, jobs[0].arrival_s + _WARM_UP * span_s))
@@ -157,14 +165,16 @@ def replay_later_weeks(
     load_s = 0.0
     for job in jobs:
         name = str(job.model)
-        if name not in parts:
-            # The plan sends it nowhere: it was too rare to be planned for.
-            if job.arrival_s >= begin_s:
-                found[name].append(math.inf)
+        # What was not planned for goes where the GPUs are.
+        ways = parts.get(name) or gpus
+        if not ways:
+            found[name].append(math.inf)
             continue
-        pool = min(parts[name], key=lambda pool: ((sent[name, pool] + 1) / parts[name][pool], pool))
+        pool = min(ways, key=lambda pool: ((sent[name, pool] + 1) / ways[pool], pool))
         sent[name, pool] += 1
-        run_s = _run_s(job, pool) * (1 + classes[name].spot_overhead * pool.spot)
+        run_s = _run_s(job, pool)
+        if pool.spot and name in classes:
+            run_s *= 1 + classes[name].spot_overhead
         of_pool[pool].append((job, run_s))
         if job.arrival_s >= begin_s:
             load_s += run_s * _gpus(job)
@@ -172,13 +182,14 @@ def replay_later_weeks(
         starts_s, ends_s = _times(hosts.get(pool, {}), members, pool, settings)
         for (job, _), start_s, end_s in zip(members, starts_s, ends_s, strict=True):
             if job.arrival_s >= begin_s:
-                goal = classes[str(job.model)].goal
-                until_s = end_s if goal is not None and goal.measure == "jct" else start_s
+                one = classes.get(str(job.model))
+                is_jct = one is not None and one.goal is not None and one.goal.measure == "jct"
+                until_s = end_s if is_jct else start_s
                 found[str(job.model)].append((until_s - job.arrival_s) / HOUR_S - _ROUND_OFF_H)
     measured_s = max(jobs[-1].arrival_s - begin_s, 1.0)
     return LaterWeeks(
         weeks=measured_s / (168 * HOUR_S),
-        gpus=sum(gpus * count for of in hosts.values() for gpus, count in of.items()),
+        gpus=round(sum(gpus.values())),
         planned_gpus=_planned(problem, parts),
         came_gpus=load_s / measured_s,
         kept=tuple(
@@ -186,6 +197,7 @@ def replay_later_weeks(
             for one in problem.classes
             if one.goal is not None and found.get(one.name)
         ),
+        unforeseen=len(found.get(UNFORESEEN, ())),
     )
 
 

@@ -31,6 +31,8 @@ GENERIC = "generic"
 """GPU type of a history that names none."""
 MEASURE_FROM = "measure from second"
 """Word of an instance's description: jobs before only fill the hosts."""
+UNFORESEEN = "not in the history"
+"""Class of later jobs that are like none of the history: they take GPUs, and have no goal."""
 FILL_WEEKS = 2
 """Weeks of the history that fill the hosts before the weeks that are held out."""
 _DRAWN = 50
@@ -242,8 +244,8 @@ def _later(jobs: Instance, history: History, speeds: Mapping[str, float], cut_s:
     found = []
     for job, seen in seen_jobs(jobs):
         key = history.grouping.key_of(seen)
-        name = "" if key is None else history.grouping.name_of(key)
-        if job.arrival_s < begin_s or name not in names or seen.hours <= 0:
+        name = UNFORESEEN if key is None else history.grouping.name_of(key)
+        if job.arrival_s < begin_s or seen.hours <= 0:
             continue
         group = TaskGroup("worker", seen.gpus, MILLI)
         ways = tuple(Configuration((group,), speed, gpu_type) for gpu_type, speed in speeds.items())
@@ -256,7 +258,7 @@ def _later(jobs: Instance, history: History, speeds: Mapping[str, float], cut_s:
                 elasticity="rigid" if len(ways) == 1 else "moldable",
                 deadline_s=None,
                 due_date_s=None,
-                model=name,
+                model=name if name in names else UNFORESEEN,
             )
         )
     return Instance(
