@@ -26,7 +26,7 @@ def headline(report: PlanReport) -> str | None:
     words = []
     for terms, verb in (("purchase", "buy"), ("reserved", "reserve")):
         these = [
-            f'{ordered[offer.name]} hosts "{offer.name}"'
+            f'{_hosts(ordered[offer.name])} "{offer.name}"'
             for offer in problem.offers
             if offer.terms == terms and ordered[offer.name]
         ]
@@ -40,7 +40,7 @@ def headline(report: PlanReport) -> str | None:
         f'{count:.2g} hosts "{name}"' for name, count in rented.items() if count >= _LITTLE_HOSTS
     ]
     if hired:
-        words.append(f"rent on average {_listed(hired)}")
+        words.append(f"rent {_listed(hired)} on average in the busiest quarter")
     if not words:
         words.append("order nothing: the hosts owned serve the forecast")
     cost = report.result.certificate.objective
@@ -63,6 +63,10 @@ def _goals(report: PlanReport) -> str:
         return "; all goals measured hold in the replay"
     missed = {one.job_class for one in report.replayed.answer.missed}
     return f"; {len(missed)} of {promised} classes miss their goals in the replay"
+
+
+def _hosts(count: int) -> str:
+    return f"{count} host{'' if count == 1 else 's'}"
 
 
 def _listed(parts: list[str]) -> str:
