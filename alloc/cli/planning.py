@@ -103,7 +103,7 @@ def _change(text: str) -> "Change":
     team = parse_file(read_bytes(path), path, path)
     if not isinstance(team, dict):
         raise InstanceError(
-            f"{path}: is {describe(team)}; a team is an object of classes and jobs_per_hour."
+            f"{path}: is {describe(team)}; a team is a JSON object of classes and jobs_per_hour."
         )
     try:
         return read_change({**team, "change": "team"})

@@ -159,7 +159,7 @@ def test_jobs_like_none_before_take_their_gpus_and_are_counted():
     assert found.came_gpus > 5 * found.planned_gpus
 
 
-@pytest.mark.parametrize("name", ["planning-tiny", "planning-tiny/02", "planning-spare"])
+@pytest.mark.parametrize("name", ["planning-tiny", "planning-tiny/02"])
 def test_a_headline_says_what_is_ordered_and_what_it_costs(name):
     report = plan(load_stored_planning(name))
     said = headline(report)
