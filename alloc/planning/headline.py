@@ -35,7 +35,7 @@ def headline(report: PlanReport) -> str | None:
     rented: Counter[str] = Counter()
     for (name, _), counts in mean_hosts(problem, plan).items():
         if problem.offers[problem.offer_index[name]].is_hourly:
-            rented[name] += max(counts)  # type: ignore[assignment]
+            rented[name] += max(counts)
     hired = [
         f'{count:.2g} hosts "{name}"' for name, count in rented.items() if count >= _LITTLE_HOSTS
     ]
@@ -60,7 +60,13 @@ def _goals(report: PlanReport) -> str:
     if not promised or report.replayed.outcome == "unmeasured":
         return "; no goal could be measured"
     if report.replayed.outcome == "holds":
-        return "; all goals measured hold in the replay"
+        seen = len({one.job_class for one in report.replayed.answer.measured})
+        if seen == promised:
+            return f"; the goals of all {promised} classes hold in the replay"
+        return (
+            f"; the goals of {seen} of {promised} classes hold in the replay, and those of the "
+            "others were not measured in it"
+        )
     missed = {one.job_class for one in report.replayed.answer.missed}
     return f"; {len(missed)} of {promised} classes miss their goals in the replay"
 

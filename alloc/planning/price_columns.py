@@ -168,21 +168,21 @@ def choose_columns(header: Sequence[str], given: Mapping[str, str], file: str) -
     for name in header:
         if not name or name in given.values():
             continue
-        key = _key_of(name)
-        if key is None:
+        guess = _key_of(name)
+        if guess is None:
             raise InstanceError(
                 f'{file}: column "{name}" is nothing that a price sheet has; say what it is with '
                 f"the price map, for example price={name}, or take it out. Known are "
                 f"{', '.join(KEYS)}."
             )
-        if key in chosen:
-            if key in given:
+        if guess in chosen:
+            if guess in given:
                 continue
             raise InstanceError(
-                f'{file}: both "{chosen[key].name}" and "{name}" look like the {key}; say which '
-                f"one it is with the price map {key}=COLUMN, or take one out."
+                f'{file}: both "{chosen[guess].name}" and "{name}" look like the {guess}; say which '
+                f"one it is with the price map {guess}=COLUMN, or take one out."
             )
-        chosen[key] = _column(name)
+        chosen[guess] = _column(name)
     wide = [key for key in TERMS if key in chosen]
     if not wide and not {"terms", "price"} <= chosen.keys():
         raise InstanceError(

@@ -17,13 +17,14 @@ import numpy as np
 from alloc.documents.formats import format_of
 from alloc.errors import InstanceError
 from alloc.planning.forecasts import bootstrap_weeks
-from alloc.planning.history import HOURS_OF_WEEK, WEEK_S, History, history_of_instance, seen_jobs
+from alloc.planning.history import WEEK_S, History, history_of_instance, seen_jobs
 from alloc.planning.prices import PriceSheet
 from alloc.planning.promises import Wanted, with_goals
 from alloc.planning.reduction import reduce_scenarios
 from alloc.problems.allocation.instance import Instance
 from alloc.problems.right_sizing import PlanningProblem
 from alloc.problems.right_sizing.demand import JobClass
+from alloc.problems.right_sizing.series import HOURS_OF_WEEK
 from alloc.units import MILLI, format_number, require_count
 from alloc.workload import Configuration, TaskGroup
 

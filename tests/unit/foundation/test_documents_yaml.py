@@ -128,7 +128,7 @@ def test_rules_and_sentences_are_those_of_json(change, words, tmp_path):
     plain = json.loads(load_stored_planning("planning-tiny").to_json())
     text = as_yaml(plain)
     assert change[0] in text
-    wrong = text.replace(*change, 1)
+    wrong = text.replace(change[0], change[1])
     as_json, path = tmp_path / "mine.json", tmp_path / "mine.yaml"
     path.write_text(wrong)
     as_json.write_text(json.dumps(parse_yaml(wrong, "it")))

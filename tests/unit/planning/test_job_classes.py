@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from alloc.errors import InstanceError
 from alloc.instances.readers.jobs import TracedJob
 from alloc.planning.history import WEEK_S, history_of_jobs
-from alloc.planning.job_classes import OTHERS, SeenJob, grouping_of
+from alloc.planning.job_classes import OTHERS, ClassKey, SeenJob, grouping_of
 
 JOBS = st.lists(
     st.builds(
@@ -32,7 +32,7 @@ JOBS = st.lists(
 @given(jobs=JOBS, most=st.integers(12, 20), by_tenant=st.booleans())
 def test_every_job_has_one_of_few_classes_and_fits_it(jobs, most, by_tenant):
     rule = grouping_of(jobs, by_tenant=by_tenant, max_classes=most)
-    found = Counter()
+    found: Counter[ClassKey] = Counter()
     for job in jobs:
         key = rule.key_of(job)
         assert key is not None
