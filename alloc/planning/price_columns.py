@@ -179,8 +179,8 @@ def choose_columns(header: Sequence[str], given: Mapping[str, str], file: str) -
             if guess in given:
                 continue
             raise InstanceError(
-                f'{file}: both "{chosen[guess].name}" and "{name}" look like the {guess}; say which '
-                f"one it is with the price map {guess}=COLUMN, or take one out."
+                f'{file}: both "{chosen[guess].name}" and "{name}" look like the {guess}; say '
+                f"which one it is with the price map {guess}=COLUMN, or take one out."
             )
         chosen[guess] = _column(name)
     wide = [key for key in TERMS if key in chosen]
