@@ -210,7 +210,7 @@ def _before(jobs: Instance, hold_out: int) -> tuple[Instance, float | None]:
         return jobs, None
     arrivals = [job.arrival_s for job in jobs.jobs]
     span_s = max(arrivals) - min(arrivals)
-    # Nobody arrives at the very end of a week: an hour is no sign that it is not whole.
+    # Nobody arrives at the very end of a week: less than a day is no sign that it is not whole.
     num_weeks = round(span_s / WEEK_S) if span_s % WEEK_S > WEEK_S - 86400 else span_s // WEEK_S
     if hold_out >= num_weeks:
         raise InstanceError(
