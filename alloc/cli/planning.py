@@ -169,6 +169,10 @@ def plan_command(
     if template is not None:
         return _write_template(asked, problem, template)
     unseen, weeks = _read_held_out(held_out, replay)
+    if weeks is not None:
+        from alloc.planning.later_weeks import require_classes
+
+        require_classes(asked, weeks)
     limits = _limits(time_limit, gap, seed, workers)
     if pareto is not None:
         if replay or report is not None or held_out is not None:

@@ -145,12 +145,7 @@ def replay_later_weeks(
         If jobs name no class of the problem.
     """
     classes = {one.name: one for one in problem.classes}
-    strange = sorted({str(job.model) for job in later.jobs} - {*classes, UNFORESEEN})
-    if strange:
-        raise InstanceError(
-            f'later weeks: jobs are of class "{strange[0]}", which the problem has not; hold weeks '
-            "out with `alloc plan init --hold-out`, and leave the names of the classes as they are."
-        )
+    require_classes(problem, later)
     hosts = _hosts(problem, plan)
     parts = _parts(problem, plan)
     gpus = {
@@ -199,6 +194,27 @@ def replay_later_weeks(
         ),
         unforeseen=len(found.get(UNFORESEEN, ())),
     )
+
+
+def require_classes(problem: PlanningProblem, later: Instance) -> None:
+    """Refuse jobs that a plan of a problem cannot be checked on.
+
+    Raises
+    ------
+    InstanceError
+        If there are none, or they name a class that the problem has not.
+    """
+    if not later.jobs:
+        raise InstanceError(
+            "later weeks: no job came in them, so there is nothing to check; hold more weeks out."
+        )
+    classes = {one.name for one in problem.classes}
+    strange = sorted({str(job.model) for job in later.jobs} - {*classes, UNFORESEEN})
+    if strange:
+        raise InstanceError(
+            f'later weeks: jobs are of class "{strange[0]}", which the problem has not; hold weeks '
+            "out with `alloc plan init --hold-out`, and leave the names of the classes as they are."
+        )
 
 
 def _kept(one: JobClass, hours: Sequence[float]) -> Kept:
