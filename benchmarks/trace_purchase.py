@@ -22,7 +22,8 @@ from collections.abc import Sequence
 from alloc.instances.readers.jobs import TracedJob
 from alloc.instances.readers.philly import read_philly
 from alloc.planning.forecasts import bootstrap_weeks
-from alloc.planning.history import GPU_EDGES, HOUR_EDGES, HOUR_S, WEEK_S, history_of_jobs
+from alloc.planning.history import HOUR_S, WEEK_S, history_of_jobs
+from alloc.planning.job_classes import GPU_EDGES, HOUR_EDGES
 from alloc.planning.promises import with_goals
 from alloc.planning.reduction import reduce_scenarios
 from alloc.planning.replay import ReplaySettings

@@ -23,6 +23,7 @@ from alloc.cli.door import ErrorHandlingGroup
 from alloc.cli.forecasting import forecast_command
 from alloc.cli.placing import defrag_command, explain_command, place_command
 from alloc.cli.planning import plan_command, what_if_command
+from alloc.cli.planning_template import PlanCommand
 from alloc.cli.ranks import ranks_command
 from alloc.cli.simulating import simulate_command
 from alloc.cli.sizing import operate_command, plan_quotas_command, size_inference_command
@@ -109,4 +110,5 @@ for _panel, _commands in _COMMANDS.items():
         if isinstance(_command, typer.Typer):
             app.add_typer(_command, name=_name, rich_help_panel=_panel)
         else:
-            app.command(_name, rich_help_panel=_panel)(_command)
+            _cls = PlanCommand if _name == "plan" else None
+            app.command(_name, rich_help_panel=_panel, cls=_cls)(_command)

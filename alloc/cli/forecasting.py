@@ -124,7 +124,7 @@ def forecast_command(
     if history is None and (goal or interruptible or deferrable):
         raise typer.BadParameter("--goal, --interruptible and --deferrable go with --history")
     asked = _base(problem, history is not None)
-    wanted = _goals(goal or [])
+    wanted = parse_goals(goal or [])
     later = None
     with progress(f"forecasting {asked.name}", quiet) as report:
         if history is not None:
@@ -159,7 +159,7 @@ def forecast_command(
 
             drawn = scenarios_from_rates(
                 asked.classes,
-                _numbers(rate or [], "--rate"),
+                parse_numbers(rate or [], "--rate"),
                 asked.num_quarters,
                 num_scenarios=scenarios,
                 growth=growth,
@@ -197,7 +197,8 @@ def _made_up(reference: str, problem: "PlanningProblem") -> str:
     return f'"{reference}" is a sample: its offers, prices and sites are made up{owned}'
 
 
-def _goals(pairs: list[str]) -> "list[Wanted]":
+def parse_goals(pairs: list[str]) -> "list[Wanted]":
+    """Return the classes and goals that CLASS=GOAL pairs name."""
     from alloc.planning.change_text import parse_goal
 
     found: list[Wanted] = []
@@ -262,7 +263,7 @@ def _history(reference: str, speeds: list[str]) -> "History":
 
     if not speeds:
         raise typer.BadParameter("--history needs --speed for each GPU type that the plan may use")
-    return history_of_instance(read_instance(reference), speeds=_numbers(speeds, "--speed"))
+    return history_of_instance(read_instance(reference), speeds=parse_numbers(speeds, "--speed"))
 
 
 def _kept(
@@ -276,7 +277,8 @@ def _kept(
     return reduce_scenarios(drawn, keep)
 
 
-def _numbers(pairs: list[str], option: str) -> dict[str, float]:
+def parse_numbers(pairs: list[str], option: str) -> dict[str, float]:
+    """Return the numbers of NAME=NUMBER pairs by name."""
     found = {}
     for pair in pairs:
         name, equals, text = pair.rpartition("=")

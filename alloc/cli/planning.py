@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from alloc.planning.differences import WhatIf
     from alloc.planning.replay import ReplaySettings
     from alloc.planning.report import PlanReport
+    from alloc.problems.allocation.instance import Instance
     from alloc.problems.right_sizing.plan import Plan
     from alloc.problems.right_sizing.problem import PlanningProblem
     from alloc.result import Limits, Result
@@ -100,9 +101,9 @@ def _change(text: str) -> "Change":
     if path == text:
         return parse_change(text)
     from alloc.documents.files import read_bytes
-    from alloc.documents.parsing import describe, parse_json
+    from alloc.documents.parsing import describe, parse_file
 
-    team = parse_json(read_bytes(path), path)
+    team = parse_file(read_bytes(path), path, path)
     if not isinstance(team, dict):
         raise InstanceError(
             f"{path}: is {describe(team)}; a team is a JSON object of classes and jobs_per_hour."
@@ -132,7 +133,8 @@ def plan_command(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Check the orders in the scenarios of this problem, which the plan does not see.",
+            help="Check the plan on what it does not see: the scenarios of a problem, or with "
+            "--replay the jobs of later weeks, as they came (`alloc plan init --hold-out`).",
             show_default=False,
         ),
     ] = None,
@@ -157,8 +159,10 @@ def plan_command(
 ) -> ExitCode:
     """Find the cheapest hosts to buy or rent for a forecast, with a proof.
 
+    `alloc plan init` writes a problem to edit, from a history of jobs and a price sheet.
+
     Exit code 3 if no plan can serve the forecast; the cheapest repair is printed. With --replay: 5
-    if the goals did not hold in any iteration.
+    if the goals did not hold in any iteration, or not in the later weeks.
     """
     _require_replay(
         replay, {"--scheduler": scheduler, "--iterations": iterations, "--replay-jobs": replay_jobs}
@@ -168,7 +172,11 @@ def plan_command(
     asked = read_planning_problem(problem)
     if template is not None:
         return _write_template(asked, problem, template)
-    unseen = None if held_out is None else read_planning_problem(str(held_out))
+    unseen, weeks = _read_held_out(held_out, replay)
+    if weeks is not None:
+        from alloc.planning.later_weeks import require_classes
+
+        require_classes(asked, weeks)
     limits = _limits(time_limit, gap, seed, workers)
     if pareto is not None:
         if replay or report is not None or held_out is not None:
@@ -191,6 +199,13 @@ def plan_command(
             progress=watch,
         )
     document = encode_report(found)
+    later = None
+    if weeks is not None and replayed is not None and found.result.solution is not None:
+        from alloc.planning.documents import encode_later_weeks
+        from alloc.planning.later_weeks import replay_later_weeks
+
+        later = replay_later_weeks(found.certified_problem, found.result.solution, weeks, replayed)
+        document["later_weeks"] = encode_later_weeks(later)
     _save_json(document, output)
     if report is not None:
         from alloc.report.planning import write_plan_report
@@ -201,9 +216,40 @@ def plan_command(
     else:
         from alloc.cli.planning_tables import plan_tables
 
-        show(*plan_tables(found, document))
+        show(*plan_tables(found, document, later))
     _say_outcome(found)
-    return _code(found)
+    code = _code(found)
+    if later is not None and not later.holds:
+        say(f"later weeks: {later.sentence}")
+        return ExitCode.MISSED if code is ExitCode.SOLVED else code
+    return code
+
+
+def _read_held_out(
+    path: Path | None, replay: bool
+) -> "tuple[PlanningProblem | None, Instance | None]":
+    """Return what a plan is checked on: scenarios of a problem, or the jobs of later weeks."""
+    if path is None:
+        return None, None
+    from alloc.cli.sources import read_any
+    from alloc.problems.allocation.instance import Instance
+    from alloc.problems.right_sizing.problem import PlanningProblem
+
+    if is_sample(str(path)):
+        return read_planning_problem(str(path)), None
+    found = read_any(str(path))
+    if isinstance(found, PlanningProblem):
+        return found, None
+    if not isinstance(found, Instance):
+        raise InstanceError(
+            f"{path}: is a {type(found).__name__}; --held-out takes a planning problem, or the "
+            "jobs of later weeks that `alloc plan init --hold-out` writes."
+        )
+    if not replay:
+        raise typer.BadParameter(
+            f"--held-out {path} holds jobs, and they can only be simulated: add --replay"
+        )
+    return None, found
 
 
 def what_if_command(

@@ -9,12 +9,15 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from alloc.planning.differences import WhatIf
+    from alloc.planning.later_weeks import Kept, LaterWeeks
     from alloc.planning.report import PlanReport
     from alloc.problems.right_sizing.plan_tables import TextTable
 
 
-def plan_tables(report: "PlanReport", document: Any) -> "list[RenderableType]":
-    """Return what a plan says: certificate, costs, hosts, goals, values, assumptions.
+def plan_tables(
+    report: "PlanReport", document: Any, later: "LaterWeeks | None" = None
+) -> "list[RenderableType]":
+    """Return what a plan says: a headline, certificate, costs, hosts, goals, values, assumptions.
 
     Parameters
     ----------
@@ -22,15 +25,35 @@ def plan_tables(report: "PlanReport", document: Any) -> "list[RenderableType]":
         The plan.
     document
         The same as a document, which the tables show.
+    later
+        How its goals hold in later weeks, or None if it was not checked on any.
     """
+    from alloc.planning.headline import headline
     from alloc.problems.right_sizing.plan_tables import plan_tables as tables_of
 
     result = report.result
-    shown: list[RenderableType] = [certificate_table(result.certificate, report.problem.currency)]
+    said = headline(report)
+    shown: list[RenderableType] = [] if said is None else [said, ""]
+    if later is not None:
+        shown[1:1] = [f"Later weeks: {later.sentence}"]
+    shown.append(certificate_table(result.certificate, report.problem.currency))
     shown += [drawn(found) for found in tables_of(document)]
     if report.replayed is not None:
         shown.append(f"Replay: {report.replayed.sentence}")
+    if later is not None and later.kept:
+        rows = [
+            (one.job_class, one.jobs, one.goal, _value(one), "yes" if one.holds else "no")
+            for one in later.kept
+        ]
+        columns = ("class", "jobs", "goal", "kept by", "holds")
+        shown.append(
+            table(columns, rows, f"The {later.weeks:.3g} weeks that followed, as they came")
+        )
     return shown + assumed(result.assumptions)
+
+
+def _value(one: "Kept") -> str:
+    return f"{one.value:.3g} h on average" if one.in_hours else f"{100 * one.value:.1f} % of jobs"
 
 
 def what_if_tables(found: "WhatIf", document: Any) -> "list[RenderableType]":

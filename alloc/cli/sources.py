@@ -75,11 +75,11 @@ def _read_on(reference: str, cluster: Cluster) -> "Instance":
     from alloc.documents.encoding import encode_part
     from alloc.documents.formats import format_of
     from alloc.documents.kinds import title_of
-    from alloc.documents.parsing import parse_json, require_head
+    from alloc.documents.parsing import parse_file, require_head
     from alloc.documents.reading import require_kind
 
     name = name_of(reference)
-    raw = parse_json(_read_bytes(Path(reference)), name)
+    raw = parse_file(_read_bytes(Path(reference)), reference, name)
     try:
         kind = require_kind(raw)
         if kind != "instance":
@@ -144,7 +144,8 @@ def _read(reference: str, parse: Callable[[str | bytes], T], load: Callable[[str
 
 def _is_document(reference: str) -> bool:
     """Ids have no extension; a file of that name goes first."""
-    is_path = Path(reference).suffix in {".json", ".gz"} or Path(reference).exists()
+    path = Path(reference)
+    is_path = path.suffix in {".json", ".yaml", ".yml", ".gz"} or path.exists()
     return reference == STDIN or is_path
 
 
@@ -245,12 +246,12 @@ def read_answer(path: Path) -> Any:
         If it holds none of them, or is malformed.
     """
     from alloc.documents.formats import format_of
-    from alloc.documents.parsing import parse_json, require_head
+    from alloc.documents.parsing import parse_file, require_head
     from alloc.documents.reading import require_kind
     from alloc.families import FAMILIES, kind_of_class
 
     name = name_of(path)
-    raw = parse_json(_read_bytes(path), name)
+    raw = parse_file(_read_bytes(path), path, name)
     try:
         kind = require_kind(raw) if isinstance(raw, dict) and "kind" in raw else None
     except InstanceError as error:

@@ -22,7 +22,7 @@ from alloc.documents.kinds import KINDS, Kind, document_models
 from alloc.documents.layout import layout
 from alloc.documents.messages import structure_error
 from alloc.documents.models import Part
-from alloc.documents.parsing import parse_document
+from alloc.documents.parsing import parse_document, parse_file, require_head
 from alloc.documents.places import root_name
 from alloc.documents.records import adapter_of, model_of, told_apart
 from alloc.documents.shapes import Permutation
@@ -135,7 +135,7 @@ class Format(Generic[T]):
             return self.decode(parse_document(text, self.kind))
 
     def load(self, path: Path) -> T:
-        """Read a value from a JSON file; what is wrong in it is said with the file's name.
+        """Read a value from a JSON or YAML file; what is wrong is said with the file's name.
 
         Raises
         ------
@@ -144,7 +144,9 @@ class Format(Generic[T]):
         """
         data = read_bytes(path)
         try:
-            return self.parse(data)
+            with collector_paused():
+                raw = parse_file(data, path, f"the {self.kind} document")
+                return self.decode(require_head(raw, self.kind))
         except InstanceError as error:
             raise InstanceError(f"{path}: {error}") from None
 

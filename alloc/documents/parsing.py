@@ -5,17 +5,33 @@ from __future__ import annotations
 import codecs
 import json
 import re
+from os import PathLike
+from pathlib import Path
 from typing import Any
 
 from alloc.documents import files
 from alloc.documents.kinds import KINDS, title_of
 from alloc.documents.models import version_of
 from alloc.documents.upgrades import upgraded
+from alloc.documents.yaml_events import YamlReader
 from alloc.errors import InstanceError, nearest
 from alloc.release import alloc_version
 
 READ_SINCE = {1: "0.1.0", 2: "0.1.0"}
 """The first version of alloc that reads each schema version."""
+
+YAML_ENDINGS = (".yaml", ".yml")
+"""Endings of the names of files that are read as YAML, before ``.gz``."""
+
+MAX_YAML_VALUES = 1_000_000
+"""Most values of a YAML document, with its aliases unfolded: what people write has fewer, and each
+takes ten times as long to read as in JSON."""
+
+# As JSON writes them, and with a sign or without a digit before the point. Names such as 0012 and
+# 1_000 are none.
+_WHOLE = re.compile(r"[-+]?(?:0|[1-9][0-9]*)")
+_DECIMAL = re.compile(r"[-+]?(?:0|[1-9][0-9]*)?(?:\.[0-9]+|(?<=[0-9])\.?)(?:[eE][-+]?[0-9]+)?")
+_TRUE, _FALSE = ("true", "True", "TRUE"), ("false", "False", "FALSE")
 
 _OTHER_ENCODINGS = (
     (codecs.BOM_UTF32_LE, "UTF-32"),
@@ -85,6 +101,73 @@ def parse_json(text: str | bytes, where: str) -> Any:
     if _HALF_CHARACTER.search(decoded):
         _refuse_half_characters(raw, where)
     return raw
+
+
+def parse_yaml(text: str | bytes, where: str) -> Any:
+    """Parse YAML strictly, to the values that JSON has: no key twice, no tags.
+
+    Without quotes, ``null``, ``true``, ``false`` and numbers are what they are in JSON; every other
+    scalar is text, ``no`` and ``2024-05-31`` too.
+
+    Parameters
+    ----------
+    text
+        One YAML document.
+    where
+        What it is, for messages.
+
+    Raises
+    ------
+    InstanceError
+        If it is none; the message names the line.
+    """
+    if len(text) > files.MAX_BYTES:
+        raise files.too_large(where, len(text))
+
+    def error(line: int | None, sentence: str) -> InstanceError:
+        return InstanceError(f"{where}{'' if line is None else f', line {line}'}: {sentence}")
+
+    found = YamlReader(_decode(text, where), error, describe, MAX_YAML_VALUES, _scalar).documents
+    if not found or found == [None]:
+        raise InstanceError(f"{where} is empty; write fields and their values.")
+    if len(found) > 1:
+        raise InstanceError(f"{where} is {len(found)} YAML documents; keep one of them.")
+    return found[0]
+
+
+def parse_file(data: bytes, path: str | PathLike[str], where: str) -> Any:
+    """Parse what was read from a file: YAML where its name ends in ``.yaml``, else JSON.
+
+    Parameters
+    ----------
+    data
+        What it holds, unpacked.
+    path
+        Its name; an ending ``.gz`` does not count.
+    where
+        What it is, for messages.
+
+    Raises
+    ------
+    InstanceError
+        If it is malformed.
+    """
+    name = Path(path).name.removesuffix(".gz").lower()
+    return (parse_yaml if name.endswith(YAML_ENDINGS) else parse_json)(data, where)
+
+
+def _scalar(text: str) -> Any:
+    """Return the value of a YAML scalar without quotes."""
+    if _WHOLE.fullmatch(text):
+        try:
+            return int(text)
+        except ValueError:  # Python's limit on the digits of an integer
+            return text
+    if _DECIMAL.fullmatch(text):
+        return float(text)
+    if text in _TRUE or text in _FALSE:
+        return text in _TRUE
+    return text
 
 
 def describe(value: Any) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 from alloc.documents.files import read_bytes
 from alloc.documents.formats import collector_paused, format_of, format_of_type
 from alloc.documents.kinds import KINDS
-from alloc.documents.parsing import describe, parse_json, require_head
+from alloc.documents.parsing import describe, parse_file, parse_json, require_head
 from alloc.documents.upgrades import upgraded
 from alloc.errors import InstanceError, nearest
 
@@ -19,8 +19,8 @@ def load(source: str | bytes | PathLike[str]) -> Any:
     Parameters
     ----------
     source
-        Path of a JSON file (gzip where its name ends in ``.gz``), or the text of a document, which
-        begins with a brace.
+        Path of a JSON file, or of a YAML file where its name ends in ``.yaml`` (either gzip where
+        it then ends in ``.gz``), or the text of a JSON document, which begins with a brace.
 
     Raises
     ------
@@ -36,7 +36,9 @@ def load(source: str | bytes | PathLike[str]) -> Any:
     if isinstance(source, bytes) or (isinstance(source, str) and source.lstrip()[:1] == "{"):
         return parse(source)
     try:
-        return parse(read_bytes(source))
+        data = read_bytes(source)
+        with collector_paused():
+            return decode(parse_file(data, source, "the document"))
     except InstanceError as error:
         if str(error).startswith(f"{source}:"):
             raise

@@ -14,6 +14,7 @@ from alloc.documents.formats import format_of
 from alloc.documents.upgrades import upgraded
 from alloc.planning.differences import WhatIf
 from alloc.planning.fronts import Front
+from alloc.planning.later_weeks import LaterWeeks
 from alloc.planning.loop import Iteration
 from alloc.planning.report import PlanReport
 from alloc.problems.right_sizing.accounting import account, mean_hosts
@@ -146,6 +147,23 @@ def encode_account(report: PlanReport) -> Document | None:
                 "hosts": counts.tolist(),
             }
             for (name, site), counts in mean_hosts(problem, plan).items()
+        ],
+    }
+
+
+def encode_later_weeks(later: LaterWeeks) -> Document:
+    """Return how the goals of a plan hold in later weeks as a document."""
+    return {
+        "holds": later.holds,
+        "sentence": later.sentence,
+        "weeks": later.weeks,
+        "gpus": later.gpus,
+        "planned_gpus": later.planned_gpus,
+        "came_gpus": later.came_gpus,
+        "unforeseen": later.unforeseen,
+        "classes": [
+            {**dataclasses.asdict(one), "value": finite(one.value), "holds": one.holds}
+            for one in later.kept
         ],
     }
 

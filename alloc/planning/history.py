@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import math
-from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
 
 from alloc.errors import InstanceError
 from alloc.instances.readers.jobs import TracedJob
+from alloc.planning.job_classes import (
+    GPU_EDGES,
+    HOUR_EDGES,
+    ClassKey,
+    Grouping,
+    SeenJob,
+    grouping_of,
+)
 from alloc.problems.allocation.instance import Instance
 from alloc.problems.right_sizing.demand import JobClass, JobOption
 from alloc.problems.right_sizing.goals import ServiceGoal
@@ -24,10 +30,6 @@ from alloc.workload import Job
 HOUR_S = 3600.0
 DAY_S = 24 * HOUR_S
 WEEK_S = HOURS_OF_WEEK * HOUR_S
-GPU_EDGES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
-"""Most GPUs of a job in each class of sizes, by default."""
-HOUR_EDGES = (1.0, 8.0, 48.0)
-"""Most hours of a job in each class of run times but the last, by default."""
 HOURS_OF_DAY = 24
 _PROFILED = 10 * HOURS_OF_DAY
 """Jobs of a class from which on its own hours of the day say something: ten for each. The profile
@@ -49,11 +51,14 @@ class History:
         order of time.
     left_out
         What is not in it, with the number of jobs.
+    grouping
+        The rule that gave each job its class; None if there was none.
     """
 
     classes: tuple[JobClass, ...]
     jobs_per_hour: npt.NDArray[np.float64]
     left_out: Mapping[str, int] = field(default_factory=dict)
+    grouping: Grouping | None = None
 
     def __post_init__(self) -> None:
         if self.jobs_per_hour.ndim != 2 or self.jobs_per_hour.shape[1] != len(self.classes):
@@ -87,18 +92,9 @@ class History:
             )
         cut = self.num_weeks - held_out_weeks
         return (
-            History(self.classes, self.jobs_per_hour[:cut], self.left_out),
-            History(self.classes, self.jobs_per_hour[cut:], self.left_out),
+            replace(self, jobs_per_hour=self.jobs_per_hour[:cut]),
+            replace(self, jobs_per_hour=self.jobs_per_hour[cut:]),
         )
-
-
-@dataclass(frozen=True)
-class _Seen:
-    """A job as a history sees it."""
-
-    arrival_s: float
-    gpus: int
-    hours: float
 
 
 def history_of_instance(
@@ -108,30 +104,37 @@ def history_of_instance(
     gpu_edges: Sequence[int] = GPU_EDGES,
     hour_edges: Sequence[float] = HOUR_EDGES,
     goals: Goals | None = None,
+    by_tenant: bool = False,
+    max_classes: int | None = None,
 ) -> History:
     """Return the history of an instance's jobs: one class for each size and length.
 
-    A job counts in its most efficient configuration, the one with the most work for each GPU. Jobs
+    Jobs that may be interrupted are classes of their own where some may and others may not. A job
+    counts in its most efficient configuration, the one with the most work for each GPU. Jobs
     without a whole GPU are left out and counted.
 
     Parameters
     ----------
     instance
         At least one whole week of arrivals.
-    speeds, gpu_edges, hour_edges, goals
+    speeds, gpu_edges, hour_edges, goals, by_tenant, max_classes
         As in `history_of_jobs`.
     """
-    seen = []
-    left_out = 0
+    seen = [job for _, job in seen_jobs(instance)]
+    left_out = {"jobs without a whole GPU": len(instance.jobs) - len(seen)}
+    return _history(seen, speeds, gpu_edges, hour_edges, goals, left_out, by_tenant, max_classes)
+
+
+def seen_jobs(instance: Instance) -> list[tuple[Job, SeenJob]]:
+    """Return the jobs of an instance with whole GPUs, each with what a history sees of it."""
+    mixed = len({job.preemptible for job in instance.jobs}) > 1
+    found = []
     for job in instance.jobs:
-        found = _efficient_run(job)
-        if found is None:
-            left_out += 1
-        else:
-            seen.append(_Seen(job.arrival_s, *found))
-    return _history(
-        seen, speeds, gpu_edges, hour_edges, goals, {"jobs without a whole GPU": left_out}
-    )
+        run = _efficient_run(job)
+        if run is not None:
+            seen = SeenJob(job.arrival_s, *run, job.tenant, mixed and job.preemptible)
+            found.append((job, seen))
+    return found
 
 
 def history_of_jobs(
@@ -141,6 +144,8 @@ def history_of_jobs(
     gpu_edges: Sequence[int] = GPU_EDGES,
     hour_edges: Sequence[float] = HOUR_EDGES,
     goals: Goals | None = None,
+    by_tenant: bool = False,
+    max_classes: int | None = None,
 ) -> History:
     """Return the history of traced jobs: one class for each size and length.
 
@@ -162,14 +167,20 @@ def history_of_jobs(
         Most hours in each class of run times, increasing; longer jobs are a class of their own.
     goals
         The goal of each class by name, or a function of its GPUs and mean hours; None: none.
+    by_tenant
+        Whether the tenants with the most GPU time have classes of their own, and the others
+        together.
+    max_classes
+        Most classes; where there would be more, neighbours that matter least become one (see
+        `alloc.planning.job_classes.grouping_of`). None: as many as there are.
 
     Raises
     ------
     InstanceError
         If there is no whole week, an edge or a speed is wrong, or a goal names no class.
     """
-    seen = [_Seen(job.submit_s, job.num_gpus, job.duration_s / 3600) for job in jobs]
-    return _history(seen, speeds, gpu_edges, hour_edges, goals, {})
+    seen = [SeenJob(job.submit_s, job.num_gpus, job.duration_s / 3600, job.tenant) for job in jobs]
+    return _history(seen, speeds, gpu_edges, hour_edges, goals, {}, by_tenant, max_classes)
 
 
 def _efficient_run(job: Job) -> tuple[int, float] | None:
@@ -185,15 +196,22 @@ def _efficient_run(job: Job) -> tuple[int, float] | None:
 
 
 def _history(
-    seen: Sequence[_Seen],
+    seen: Sequence[SeenJob],
     speeds: Mapping[str, float],
     gpu_edges: Sequence[int],
     hour_edges: Sequence[float],
     goals: Goals | None,
     left_out: dict[str, int],
+    by_tenant: bool,
+    max_classes: int | None,
 ) -> History:
-    _require_edges(gpu_edges, "gpu_edges")
-    _require_edges(hour_edges, "hour_edges")
+    grouping = grouping_of(
+        [job for job in seen if job.hours > 0],
+        gpu_edges=gpu_edges,
+        hour_edges=hour_edges,
+        by_tenant=by_tenant,
+        max_classes=max_classes,
+    )
     if not speeds:
         raise InstanceError("history: speeds names no GPU type; name those the plan may use.")
     for gpu_type, speed in speeds.items():
@@ -207,17 +225,18 @@ def _history(
             f"history: {len(seen)} jobs with GPUs arrive within {days:.3g} days; a history needs "
             "at least one whole week, so give a longer trace or rates for each class."
         )
-    groups: dict[tuple[int, int], list[_Seen]] = defaultdict(list)
+    groups: dict[ClassKey, list[SeenJob]] = defaultdict(list)
     too_large = partial_week = instant = 0
     for job in seen:
-        if job.gpus > gpu_edges[-1]:
+        key = grouping.key_of(job)
+        if key is None:
             too_large += 1
         elif _week(job, begin_s) >= num_weeks:
             partial_week += 1
         elif job.hours <= 0:
             instant += 1
         else:
-            groups[bisect_left(gpu_edges, job.gpus), bisect_left(hour_edges, job.hours)].append(job)
+            groups[key].append(job)
     left_out |= {
         f"jobs of more than {gpu_edges[-1]} GPUs": too_large,
         "jobs of the last week, which is not whole": partial_week,
@@ -233,12 +252,11 @@ def _history(
     weekly = np.zeros((num_weeks, len(groups)))
     for column, (key, members) in enumerate(sorted(groups.items())):
         profile = _profile(members if len(members) >= _PROFILED else counted)
-        classes.append(_class(key, members, gpu_edges, hour_edges, speeds, profile))
+        classes.append(_class(key, grouping.name_of(key), members, speeds, profile))
         weeks = [_week(job, begin_s) for job in members]
         weekly[:, column] = np.bincount(weeks, minlength=num_weeks) / HOURS_OF_WEEK
-    return History(
-        _with_goals(classes, goals), weekly, {why: many for why, many in left_out.items() if many}
-    )
+    counted_out = {why: many for why, many in left_out.items() if many}
+    return History(_with_goals(classes, goals), weekly, counted_out, grouping)
 
 
 def _slack_s(num_jobs: int, span_s: float) -> float:
@@ -250,40 +268,30 @@ def _slack_s(num_jobs: int, span_s: float) -> float:
     return min(max(HOUR_S, 3 * span_s / max(num_jobs - 1, 1)), DAY_S)
 
 
-def _week(job: _Seen, begin_s: float) -> int:
+def _week(job: SeenJob, begin_s: float) -> int:
     return int((job.arrival_s - begin_s) // WEEK_S)
 
 
-def _require_edges(edges: Sequence[float], name: str) -> None:
-    if not edges or edges[0] <= 0 or any(b <= a for a, b in pairwise(edges)):
-        raise InstanceError(
-            f"history: {name} is {list(edges)}; give positive numbers in increasing order."
-        )
-
-
 def _class(
-    key: tuple[int, int],
-    members: Sequence[_Seen],
-    gpu_edges: Sequence[int],
-    hour_edges: Sequence[float],
+    key: ClassKey,
+    name: str,
+    members: Sequence[SeenJob],
     speeds: Mapping[str, float],
     profile: Series,
 ) -> JobClass:
-    size, length = key
-    gpus = gpu_edges[size]
-    hours = math.fsum(job.gpus * job.hours for job in members) / gpus / len(members)
-    least = 0 if length == 0 else hour_edges[length - 1]
-    most = f"-{hour_edges[length]:g}h" if length < len(hour_edges) else "h+"
+    hours = math.fsum(job.gpus * job.hours for job in members) / key.gpus / len(members)
     return JobClass(
-        name=f"{gpus}-gpu {least:g}{most}",
+        name=name,
         options=tuple(
-            JobOption(gpu_type, gpus, hours / speed) for gpu_type, speed in speeds.items()
+            JobOption(gpu_type, key.gpus, hours / speed) for gpu_type, speed in speeds.items()
         ),
+        interruptible=key.interruptible,
         hourly_profile=profile,
+        tenant=key.tenant or None,
     )
 
 
-def _profile(jobs: Sequence[_Seen]) -> Series:
+def _profile(jobs: Sequence[SeenJob]) -> Series:
     """Return arrivals by hour of the day over their mean; hour 0 is that of the clock's 0.
 
     Weeks are whole, so every hour is there as often as any other.

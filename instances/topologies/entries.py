@@ -9,14 +9,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NoReturn
 
+from alloc.documents.yaml_events import Path
 from alloc.errors import InstanceError, nearest
 from alloc.instances.topologies.place import Place, shown
 
 _MAX_COUNT = 10**9
 _TRUE, _FALSE = ("true", "yes", "on"), ("false", "no", "off")
-
-Path = tuple[str | int, ...]
-"""The keys and positions that lead to a value."""
 
 
 class Lines:
@@ -179,42 +177,3 @@ class Entry:
         else:
             came = shown(value) if isinstance(value, str) else json.dumps(value)
         raise self.error(f"{self.label or 'the document'} is {came}; give {expected}.")
-
-
-@dataclass
-class OpenContainer:
-    """A mapping or list that is being read.
-
-    Parameters
-    ----------
-    path
-        What leads to it.
-    container
-        What was read of it so far.
-    key
-        The key whose value comes next; None in a list, and where a key comes next.
-    size
-        Values in it so far, and itself.
-    anchor
-        Its name for aliases.
-    """
-
-    path: Path
-    container: dict[str, Any] | list[Any]
-    key: str | None = None
-    size: int = 1
-    anchor: str | None = None
-
-    def next_path(self) -> Path:
-        """Return what leads to the next value."""
-        if isinstance(self.container, list):
-            return (*self.path, len(self.container))
-        return (*self.path, self.key or "")
-
-    def add(self, value: Any) -> None:
-        """Add the next value."""
-        if isinstance(self.container, list):
-            self.container.append(value)
-        else:
-            self.container[self.key or ""] = value
-            self.key = None

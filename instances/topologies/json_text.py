@@ -7,7 +7,8 @@ import re
 from itertools import pairwise
 from typing import Any, NoReturn
 
-from alloc.instances.topologies.entries import Entry, Lines, OpenContainer, Path
+from alloc.documents.yaml_events import OpenContainer, Path
+from alloc.instances.topologies.entries import Entry, Lines
 from alloc.instances.topologies.place import Place, shown
 
 _JSON_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{},:]|[^\s\[\]{},:"]+', re.DOTALL)
