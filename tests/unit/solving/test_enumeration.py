@@ -17,9 +17,10 @@ def test_no_profile_is_made_once_time_is_up(allowed: int, monkeypatch: pytest.Mo
     made = 0
 
     class Counted(enumeration.Profile):
-        def __post_init__(self) -> None:
+        def __init__(self, *parts) -> None:
             nonlocal made
             made += 1
+            super().__init__(*parts)
 
     monkeypatch.setattr(enumeration, "Profile", Counted)
     size = {"num_jobs": 3, "num_hosts": 2, "max_workers": 2, "max_ps": 2}
