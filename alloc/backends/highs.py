@@ -21,7 +21,7 @@ from alloc.backends import SolverOptions
 from alloc.backends.column_bounds import bounded
 from alloc.backends.interrupts import Stop, stoppable
 from alloc.backends.network import is_network
-from alloc.backends.scaling import Scaling, power_of_two
+from alloc.backends.scaling import Scaling, power_of_two, require_visible
 from alloc.certificate import Limit, beats
 from alloc.errors import SolverError
 from alloc.formulation import Array, ArrayModel, CpSatModel, PyomoModel, RawResult
@@ -191,7 +191,9 @@ def solve(model: ArrayModel | CpSatModel | PyomoModel, options: SolverOptions) -
     if model.integer.any():
         model = bounded(model)
     scaling = Scaling.of(model)
-    raw = _solve_scaled(scaling.apply(model), _scaled_options(options, model, scaling))
+    scaled = scaling.apply(model)
+    require_visible(model, scaled)
+    raw = _solve_scaled(scaled, _scaled_options(options, model, scaling))
     finer = _finer(model, scaling, raw)
     if finer is not None:
         # Its large costs set the unit, and the optimum does without them.

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from alloc.errors import UnsupportedFeatureError
 from alloc.formulation import Array, ArrayModel
 
 _SMALLEST, _LARGEST = 2.0**-10, 2.0**20
@@ -27,6 +28,10 @@ _LARGEST_COLUMN = 2.0**10
 ordinary size that the tolerance of its own limits, 1e-7, would be a visible part of it."""
 _CHEAP = 2.0**-20
 """Scaled costs below this are within ten times of the 1e-7 to which HiGHS holds reduced costs."""
+_WIDE = 2.0**20
+"""Range of a whole column up to which no false optimum is known, whatever it costs."""
+_COST_TOLERANCE, _ROW_TOLERANCE, _LOST = 1e-7, 1e-6, 1e-9
+"""HiGHS holds reduced costs and rows to these, and leaves out entries of up to the last."""
 _MAX_EXPONENT = 1022
 """Double precision ends a little above 2^1023."""
 
@@ -135,6 +140,45 @@ class Scaling:
         """Return the same with a larger scaled objective."""
         most = 2.0**_MAX_EXPONENT / self.objective
         return replace(self, objective=self.objective * min(factor, most))
+
+
+def require_visible(model: ArrayModel, scaled: ArrayModel) -> None:
+    """Refuse a program in which tolerances would decide how large a whole column is.
+
+    Continuous columns come in larger units where they cost little; whole ones keep theirs. One that
+    counts billions costs next to nothing a unit, or its entry is next to nothing beside others of
+    its row, and yet all of it is no rounding: HiGHS then calls optimal what is not.
+
+    Parameters
+    ----------
+    model, scaled
+        The program in its own units, and as HiGHS is to get it.
+
+    Raises
+    ------
+    UnsupportedFeatureError
+        If there is such a column.
+    """
+    ranges = np.where(scaled.integer, scaled.upper - scaled.lower, 0.0)
+    if not (ranges > _WIDE).any():
+        return
+    cost = np.abs(scaled.cost)
+    hidden = (cost > 0.0) & (cost < _COST_TOLERANCE) & (ranges > _WIDE)
+    hidden &= cost * ranges > _ROW_TOLERANCE
+    entries = _Entries.of(scaled)
+    lost = (entries.sizes > 0.0) & (entries.sizes <= _LOST)
+    lost &= entries.sizes * ranges[entries.columns] > _ROW_TOLERANCE
+    hidden[entries.columns[lost]] = True
+    if hidden.any():
+        column = int(np.flatnonzero(hidden)[0])
+        rows = entries.rows[entries.columns == column]
+        names = [name for name, at in model.rows.items() if np.isin(rows, np.r_[at]).any()]
+        where = f', in rows "{names[0]}",' if names else ""
+        raise UnsupportedFeatureError(
+            f"whole column {column}{where} may take {ranges[column]:.3g} values, and HiGHS cannot "
+            "tell them apart: each costs or uses next to nothing beside other columns; count it in "
+            "larger units (GiB for bytes), or use another backend."
+        )
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from alloc.errors import AllocError, InstanceError, UnsupportedFeatureError
+from alloc.errors import AllocError, InstanceError, SimulationError, UnsupportedFeatureError
 from alloc.objectives import objective
 from alloc.problems.allocation.instance import Instance, Tenant
 from alloc.problems.allocation.solution import Assignment, Run, Schedule, Solution
@@ -66,9 +66,9 @@ class RollingHorizon:
 
     A solve begins from the tail of the plan or from what a rule would do with the same jobs,
     whichever is better. The rule itself decides where the solve fails, where its plan is worse than
-    the rule's, and where the last solve took so long that the limit leaves no time for one. The
-    notes count ``solves`` (decisions that asked for a plan) and ``fallbacks`` (those that the rule
-    took).
+    the rule's, and where the rule's plan or the last solve took so long that the limit leaves no
+    time for one. The notes count ``solves`` (decisions that asked for a plan) and ``fallbacks``
+    (those that the rule took).
 
     Parameters
     ----------
@@ -225,17 +225,25 @@ class RollingHorizon:
     ) -> tuple[Scheduler, Schedule | None, float]:
         """Return the rule whose plan for an instance is best, the plan, and its cost.
 
-        Where the first plans have used their share of the limit, later rules are not asked.
+        Where the first plans have used their share of the limit, later rules are not asked. A plan
+        is broken off once too little is left of the limit for a solve.
         """
         best, schedule, least = self._rules[0], None, math.inf
+        late = began + (1 - _LEAST_SHARE) * self._time_limit_s
+
+        def in_time(*_: object) -> None:
+            if self._clock() >= late:
+                raise SimulationError("a rule's plan takes longer than the time limit.")
+
         for rule, rehearsing in zip(self._rules, self._rehearsing, strict=False):
             spent_s = self._clock() - began
             if schedule is not None and spent_s >= _REHEARSAL_SHARE * self._time_limit_s:
                 break
             try:
-                found = simulate(instance, rehearsing, check=False).schedule
+                in_time()
+                found = simulate(instance, rehearsing, check=False, progress=in_time).schedule
             except AllocError:
-                continue  # a rule that is not made for these jobs
+                continue  # a rule that is not made for these jobs, or that is late
             cost = _cost(instance, found)
             if cost < least:
                 best, schedule, least = rule, found, cost

@@ -71,13 +71,21 @@ class Courses:
     ----------
     worth, work
         v, worth of a unit of work, and the work done by then, rising along k, shape (G, K).
-    share
-        Mean share taken in each cell on the way, shape (G, K, K, R).
+    column
+        Configuration in each cell on the way, -1 for none, shape (G, K, K).
     """
 
     worth: Array
     work: Array
-    share: Array
+    column: Index
+
+    def share(self, kinds: Kinds, of: Index, cell: Index) -> Array:
+        """Return the mean share taken in each cell on some courses, shape (n, K, R).
+
+        The courses are those of the classes `of` to the end of the cells `cell`, shape (n,) each.
+        """
+        column = self.column[of, cell]
+        return np.where((column >= 0)[..., None], kinds.share[of[:, None], column], 0.0)
 
 
 class FluidPrices:
@@ -122,7 +130,7 @@ class FluidPrices:
         logs = np.zeros(prices.shape)
         for step in range(iterations):
             courses = follow(kinds, prices, self.lengths)
-            use = _usage(courses, of_job, left)
+            use = _usage(kinds, courses, of_job, left)
             excess = np.clip(np.log(np.maximum(use, 1e-2)), -1.0, 1.0)
             prices = np.maximum(prices * np.exp(_STEP / (1 + step / 8) * excess), floor)
             if step >= iterations // 2:
@@ -170,19 +178,23 @@ def follow(kinds: Kinds, prices: Array, lengths: Array) -> Courses:
     np.divide(weight[:, None, None] + paid, rate[:, :, None], out=worth, where=runs[:, :, None])
     # Later is never worth more: a job could always have stopped earlier at the same prices.
     worth = np.minimum.accumulate(worth.min(axis=1), axis=1)
-    # Shape (G, completion, cell, C).
-    gain = worth[:, :, None, None] * rate[:, None, None, :] - paid.transpose(0, 2, 1)[:, None]
-    column = gain.argmax(axis=3)
-    on_way = np.tril(np.ones((cells, cells), dtype=bool))
-    active = (np.take_along_axis(gain, column[..., None], 3)[..., 0] > 0) & on_way
-    g = np.arange(len(weight))[:, None, None]
-    taken = np.where(active[..., None], share[g, column], 0.0)
-    work = np.where(active, rate[g, column], 0.0) @ lengths
-    return Courses(
-        worth=worth,
-        work=np.maximum.accumulate(work, axis=1),
-        share=taken,
-    )
+    # A course to the end of cell i has the cells 0 to i: one row for each such pair, shape (P, G).
+    # Columns are looked at in turn: much quicker than an argmax over rows of a few columns each.
+    end, cell = np.tril_indices(cells)
+    worth_of, paid_of = worth.T[end], np.ascontiguousarray(paid.transpose(1, 2, 0))
+    most, column = np.zeros(worth_of.shape), np.full(worth_of.shape, -1)
+    gain, cost = np.empty_like(most), np.empty_like(most)
+    for c, rate_of in enumerate(np.ascontiguousarray(rate.T)):
+        np.multiply(worth_of, rate_of, out=gain)
+        # The mode spares a copy; no position is out of range.
+        gain -= np.take(paid_of[c], cell, axis=0, out=cost, mode="clip")
+        np.copyto(column, c, where=gain > most)
+        np.maximum(most, gain, out=most)
+    columns = np.full((len(weight), cells, cells), -1)
+    columns[:, end, cell] = column.T
+    speed = np.where(columns >= 0, rate[np.arange(len(weight))[:, None, None], columns], 0.0)
+    work = np.maximum.accumulate(speed @ lengths, axis=1)
+    return Courses(worth=worth, work=work, column=columns)
 
 
 def locate(courses: Courses, of_job: Index, left: Array) -> tuple[Index, Array]:
@@ -203,11 +215,12 @@ def worth_of_work(courses: Courses, of_job: Index, left: Array) -> Array:
     return np.asarray((1.0 - part) * before + part * courses.worth[of_job, cell])
 
 
-def _usage(courses: Courses, of_job: Index, left: Array) -> Array:
+def _usage(kinds: Kinds, courses: Courses, of_job: Index, left: Array) -> Array:
     """Return what all jobs take of each resource in each cell, 1 for all of it, shape (K, R)."""
     cell, part = locate(courses, of_job, left)
     weight = np.zeros(courses.work.shape)
     np.add.at(weight, (of_job, cell), part)
     later = cell > 0
     np.add.at(weight, (of_job[later], cell[later] - 1), 1.0 - part[later])
-    return np.asarray(np.einsum("gk,gkir->ir", weight, courses.share))
+    g, k = np.nonzero(weight)
+    return np.asarray(np.einsum("n,nir->ir", weight[g, k], courses.share(kinds, g, k)))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from operator import lt
 
 _FIELD_BITS = 48
 """Bits of one resource in a packed demand: more than any cluster has MiB of memory."""
@@ -19,11 +20,10 @@ class KnownJob:
 
     Parameters
     ----------
-    weight, left
-        Weight of its completion time, and remaining work as known, work units, more than 0.
-    ways
-        The ways it may run, the fastest first: rate in work units per second, more than 0, and
-        demand of the whole cluster's resources.
+    weight, left_s
+        Weight of its completion time, and seconds that its remaining work takes, more than 0.
+    demand
+        What its gang takes of the whole cluster's resources.
     restart_s
         Seconds lost when it resumes after a pause.
     started, runs
@@ -34,8 +34,8 @@ class KnownJob:
     """
 
     weight: float
-    left: float
-    ways: tuple[tuple[float, tuple[int, ...]], ...]
+    left_s: float
+    demand: tuple[int, ...]
     restart_s: float = 0.0
     started: bool = False
     runs: bool = False
@@ -45,10 +45,9 @@ class KnownJob:
 class ListFuture:
     """List schedules of the known jobs: what each order of service costs.
 
-    At every decision jobs are served in one fixed order; each takes the fastest of its ways that
-    fits what is left of the cluster's resources, and is passed over if none does. The next decision
-    comes when a job has completed: at once in continuous time, at the end of the slot in slots, as
-    in the simulator.
+    At every decision jobs are served in one fixed order; each runs if its gang fits what is left of
+    the cluster's resources, and is passed over if not. The next decision comes when a job has
+    completed: at once in continuous time, at the end of the slot in slots, as in the simulator.
     """
 
     def __init__(
@@ -60,19 +59,12 @@ class ListFuture:
         # All resources of a demand in one integer, a guard bit above each: a difference that would
         # be negative borrows its guard, so that one comparison tells whether everything fits.
         # Amounts that no choice of the jobs can use up are left out.
-        scarce = [
-            r
-            for r, have in enumerate(capacity)
-            if sum(max(way[1][r] for way in job.ways) for job in jobs) > have
-        ]
+        scarce = [r for r, have in enumerate(capacity) if sum(job.demand[r] for job in jobs) > have]
         self._guard = sum(1 << (_FIELD_BITS * (k + 1) - 1) for k in range(len(scarce)))
         self._free = self._guard + _pack(capacity[r] for r in scarce)
-        self._ways = [
-            tuple((_pack(demand[r] for r in scarce), rate) for rate, demand in job.ways)
-            for job in jobs
-        ]
-        self._least = [tuple(min(way[1][r] for way in job.ways) for r in scarce) for job in jobs]
-        self._left = [job.left for job in jobs]
+        self._amounts = [tuple(job.demand[r] for r in scarce) for job in jobs]
+        self._demand = [_pack(amounts) for amounts in self._amounts]
+        self._left_s = [job.left_s for job in jobs]
         self._weight = [job.weight for job in jobs]
         # Most instances pause jobs at will and for free: the loop then need not look.
         self._plain = all(job.pausable and not job.restart_s for job in jobs)
@@ -92,8 +84,8 @@ class ListFuture:
         """
         guard, slot_s = self._guard, self._slot_s
         queue = list(order)
-        left, ways, weight = self._left.copy(), self._ways, self._weight
-        least = self._least_from(queue)
+        left_s, demand, weight = self._left_s.copy(), self._demand, self._weight
+        least_behind = self._least_behind(queue)
         pauses = None if self._plain else _Pauses(self.jobs, queue)
         if pauses is not None:
             queue = pauses.pinned_first(queue)
@@ -101,55 +93,52 @@ class ListFuture:
         now_s = total = 0.0
         while queue:
             free = self._free
-            running: list[tuple[int, float]] = []
-            soonest_s = math.inf
+            running: list[int] = []
             for i in queue:
-                if (free - least[i]) & guard != guard:
-                    break
-                for demand, rate in ways[i]:
-                    rest = free - demand
-                    if rest & guard == guard:
-                        free = rest
-                        running.append((i, rate))
-                        lasts_s = left[i] / rate
-                        if lasts_s < soonest_s:
-                            soonest_s = lasts_s
+                rest = free - demand[i]
+                if rest & guard == guard:
+                    free = rest
+                    running.append(i)
+                    if (free - least_behind[i]) & guard != guard:
                         break
             self.num_steps += len(running)
             if not running:
                 return math.inf
             if pauses is not None:
-                soonest_s = pauses.charge(running, left)
-            step_s = soonest_s
+                pauses.charge(running, left_s)
+            step_s = min([left_s[i] for i in running])
             if slot_s is not None:
                 # What is left may be less than rounding; it takes a slot all the same.
-                step_s = slot_s * max(math.ceil(soonest_s / slot_s - 1e-9), 1)
-            done = []
-            for i, rate in running:
-                rest_s = left[i] / rate - step_s
+                step_s = slot_s * max(math.ceil(step_s / slot_s - 1e-9), 1)
+            for i in running:
+                rest_s = left_s[i] - step_s
                 if rest_s <= 1e-9 * step_s:
-                    total += weight[i] * (now_s + left[i] / rate)
+                    total += weight[i] * (now_s + left_s[i])
                     waiting_weight -= weight[i]
-                    done.append(i)
+                    queue.remove(i)
                 else:
-                    left[i] = rest_s * rate
+                    left_s[i] = rest_s
             now_s += step_s
             if total + waiting_weight * now_s > at_most:
                 return math.inf
-            gone = set(done)
-            queue = [i for i in queue if i not in gone]
             if pauses is not None:
                 queue = pauses.pinned_first(queue)
         return total
 
-    def _least_from(self, queue: Sequence[int]) -> list[int]:
-        """Return for each job the packed least demand of it and all behind it."""
+    def _least_behind(self, queue: Sequence[int]) -> list[int]:
+        """Return for each job a packed demand that none behind it is below, in any resource.
+
+        It is 0 for the last, and for what must not be paused: that moves to the front.
+        """
         least = [0] * len(self.jobs)
-        if queue:
-            so_far = self._least[queue[-1]]
-            for i in reversed(queue):
-                so_far = tuple(map(min, so_far, self._least[i]))
-                least[i] = _pack(so_far)
+        behind, so_far = 0, None
+        for i in reversed(queue):
+            if self.jobs[i].pausable:
+                least[i] = behind
+            amounts = self._amounts[i]
+            if so_far is None or any(map(lt, amounts, so_far)):
+                so_far = amounts if so_far is None else tuple(map(min, so_far, amounts))
+                behind = _pack(so_far)
         return least
 
 
@@ -168,14 +157,13 @@ class _Pauses:
             return list(queue)
         return [i for i in queue if i in pinned] + [i for i in queue if i not in pinned]
 
-    def charge(self, running: Sequence[tuple[int, float]], left: list[float]) -> float:
-        """Add the restarts of those that run now; return when the first completes, seconds."""
-        for i, rate in running:
+    def charge(self, running: Sequence[int], left_s: list[float]) -> None:
+        """Add the restarts of those that run now to the seconds that are left of them."""
+        for i in running:
             if i in self._started and i not in self._ran:
-                left[i] += self._jobs[i].restart_s * rate
-        self._ran = {i for i, _ in running}
+                left_s[i] += self._jobs[i].restart_s
+        self._ran = set(running)
         self._started |= self._ran
-        return min(left[i] / rate for i, rate in running)
 
 
 def _pack(amounts: Iterable[int]) -> int:

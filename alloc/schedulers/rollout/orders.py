@@ -60,8 +60,8 @@ def best_order(
 def base_orders(future: ListFuture) -> list[list[int]]:
     """Return the orders of the base rules; jobs that come to the same go in order of arrival."""
     jobs = future.jobs
-    times = [job.left / job.ways[0][0] / job.weight for job in jobs]
-    shares = [dominant_share(job.ways[0][1], future.capacity) for job in jobs]
+    times = [job.left_s / job.weight for job in jobs]
+    shares = [dominant_share(job.demand, future.capacity) for job in jobs]
     keys = [
         [time * max(share, 1e-9) ** power for time, share in zip(times, shares, strict=True)]
         for power in AREA_POWERS

@@ -272,9 +272,9 @@ def _known(view: JobView, ways: tuple[int, ...]) -> KnownJob:
     way = view.configurations[ways[0] if now is None or view.preemptible else now.configuration]
     return KnownJob(
         weight=view.weight,
-        left=work_left(view),
         # What ran before the start may be bound to a configuration in which it stands still.
-        ways=((max(way.rate, LEAST_RATE), way.demand),),
+        left_s=work_left(view) / max(way.rate, LEAST_RATE),
+        demand=way.demand,
         restart_s=view.restart_cost_s,
         started=view.last is not None,
         runs=view.current is not None,

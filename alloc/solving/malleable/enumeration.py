@@ -77,10 +77,8 @@ def enumerate_profiles(
             started = bool(data.started[j])
             cheapest = min(p.cost(release, work, started) for p in programs)
             for solved in programs:
-                if stop():
-                    return None
                 own = _profiles_of(
-                    solved, prices, release, work, started, cheapest + slack, most - total
+                    solved, prices, release, work, started, cheapest + slack, most - total, stop
                 )
                 if own is None:
                     return None
@@ -97,8 +95,12 @@ def _profiles_of(
     started: bool,
     cutoff: float,
     most: int,
+    stop: Callable[[], bool],
 ) -> list[Profile] | None:
-    """Return the profiles of one job in one program whose cost is at most `cutoff`."""
+    """Return the profiles of one job in one program whose cost is at most `cutoff`.
+
+    None if there are more than `most`, if one could end after the priced slots, or if time is up.
+    """
     program = solved.program
     rate = program.table.rate[program.columns]
     price = prices @ program.table.use[program.columns].T
@@ -112,12 +114,18 @@ def _profiles_of(
         return None
     rise = program.delay_of_slots(horizon)
     for t in range(release, horizon):
+        if stop():
+            return None
         fraction = left[:, None] / rate[None, :]
         fits = fraction <= 1 + _FIT
         fraction = np.minimum(fraction, 1.0)
         whole = cost[:, None] + price[t] + program.delay(t, fraction)
-        done = fits & (whole <= cutoff) & (t + fraction <= program.limit + _FIT)
-        for i, c in np.argwhere(done):
+        done = np.argwhere(fits & (whole <= cutoff) & (t + fraction <= program.limit + _FIT))
+        if len(profiles) + len(done) > most:
+            return None
+        for i, c in done:
+            if stop():
+                return None
             choice = [int(k) if k == IDLE else int(program.columns[k]) for k in history[i]]
             choice.append(int(program.columns[c]))
             start = next(k for k, column in enumerate(choice) if column != IDLE)

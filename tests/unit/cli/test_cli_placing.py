@@ -156,3 +156,15 @@ def test_the_cluster_may_come_from_a_topology_file(run, queue_file, tmp_path):
     lost = run("place", renamed, *cluster)
     assert lost.exit_code == 2
     assert 'job "a": runs on host "h0", which is not in the topology' in lost.stderr
+
+
+@pytest.mark.parametrize(
+    "command",
+    [("place",), ("defrag",), ("explain", "tune"), ("solve",), ("simulate", "--scheduler", "fifo")],
+)
+def test_hosts_are_not_said_without_a_topology_file(run, queue_file, command):
+    verb, *rest = command
+    done = run(verb, queue_file, *rest, "--host-type", "dgx-h100")
+    assert done.exit_code == 2
+    assert '--host-type "dgx-h100" says what the hosts of a topology file are' in done.stderr
+    assert "add --topology FILE, or leave it out" in done.stderr

@@ -80,8 +80,8 @@ def known(instance: Instance) -> list[KnownJob]:
     return [
         KnownJob(
             weight=job.weight,
-            left=job.work,
-            ways=((job.configurations[0].rate, job.configurations[0].demand),),
+            left_s=job.work / job.configurations[0].rate,
+            demand=job.configurations[0].demand,
             restart_s=job.restart_cost_s,
             pausable=job.preemptible,
         )
@@ -133,7 +133,7 @@ def test_the_future_is_what_the_simulator_makes_of_it(seed, slot_s, pauses):
 
 
 def test_a_future_in_which_a_job_never_fits_costs_without_end():
-    future = ListFuture([KnownJob(1.0, 5.0, ((1.0, (9, 0, 0)),))], (8, 0, 0), None)
+    future = ListFuture([KnownJob(1.0, 5.0, (9, 0, 0))], (8, 0, 0), None)
     assert future.cost([0]) == math.inf
 
 
@@ -147,7 +147,7 @@ def test_a_future_is_cut_off_only_above_its_cost():
 
 def test_every_resource_counts():
     # Two jobs share the GPUs but not the memory: one after the other.
-    jobs = [KnownJob(1.0, 10.0, ((1.0, (1000, 0, 6)),)) for _ in range(2)]
+    jobs = [KnownJob(1.0, 10.0, (1000, 0, 6)) for _ in range(2)]
     assert ListFuture(jobs, (8000, 0, 10), None).cost([0, 1]) == 30.0
     assert ListFuture(jobs, (8000, 0, 12), None).cost([0, 1]) == 20.0
 
@@ -200,7 +200,8 @@ def test_no_way_to_the_same_end_does_the_work_of_a_course_for_less(seed):
     share = np.vstack([kinds.share[0], np.zeros(2)])
     paid = share @ prices.T
     for k in range(4):
-        taken = [int((share == row).all(axis=1).argmax()) for row in courses.share[0, k]]
+        column = courses.column[0, k]
+        taken = np.where(column >= 0, column, 3).tolist()
         assert taken[k + 1 :] == [3] * (3 - k)
         work = sum(rate[c] * lengths[i] for i, c in enumerate(taken))
         bill = sum(paid[c, i] * lengths[i] for i, c in enumerate(taken))
@@ -247,7 +248,7 @@ def test_prices_fill_the_cluster_while_jobs_wait(seed):
     fluid.solve(kinds, of_job, left, 1.0)
     courses = follow(kinds, fluid.prices, fluid.lengths)
     cell, _ = locate(courses, of_job, left)
-    use = sum(courses.share[g, k] for g, k in zip(of_job, cell, strict=True))
+    use = courses.share(kinds, of_job, cell).sum(axis=0)
     half = len(use) // 2
     assert 0.5 <= np.median(use[:half].max(axis=1)) <= 1.5
 
@@ -470,6 +471,6 @@ def test_a_way_that_no_host_can_hold_is_not_foreseen():
 
 def test_next_to_nothing_left_takes_a_slot_and_not_for_ever():
     """A billionth of a slot was rounded to no slot at all, and time stood still."""
-    jobs = [KnownJob(1.0, left, ((1.0, (1000, 0, 0)),)) for left in (1e-12, 600.0)]
+    jobs = [KnownJob(1.0, left_s, (1000, 0, 0)) for left_s in (1e-12, 600.0)]
     future = ListFuture(jobs, (1000, 0, 0), 300.0)
     assert future.cost([0, 1]) == pytest.approx(1e-12 + 900.0)

@@ -321,6 +321,28 @@ def test_rules_are_rehearsed_while_their_share_of_the_limit_lasts(
     assert rehearsed == ["fifo", "srtf", "las"][:rules] * len(outcome.decision_s)
 
 
+def test_a_rule_that_is_slow_with_many_jobs_is_not_rehearsed_to_the_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """With 300 elastic jobs the plan of `srtf` took five times the limit, at every decision."""
+    solve = OneByOne()
+    now_s = 0.0
+
+    class Slow(type(make_scheduler("fifo"))):
+        def decide(self, state):
+            nonlocal now_s
+            now_s += 0.2
+            return super().decide(state)
+
+    monkeypatch.setattr("alloc.simulation.rolling_horizon.make_scheduler", lambda name: Slow())
+    jobs = [Job(f"j{k}", 0.0, 20.0, GANG) for k in range(12)]
+    policy = RollingHorizon(solve=solve, time_limit_s=1.0, fallback="fifo", clock=lambda: now_s)
+    outcome = simulate(slots(*jobs), policy)
+    assert now_s <= 1.4 * len(outcome.decision_s)  # the limit, and the decision of the rule
+    # The plans of the last few jobs are made in time, and their solves.
+    assert 1 <= len(solve.instances) == len(outcome.decision_s) - outcome.notes["fallbacks"] <= 6
+
+
 def test_at_most_so_many_jobs_are_planned() -> None:
     """The shortest of a long queue, but never fewer than ask for the whole cluster."""
     jobs = [Job(f"j{k}", 0.0, 10.0 * (k + 1), GANG) for k in range(9)]
