@@ -45,9 +45,9 @@ def compare_command(
         str,
         typer.Option(
             metavar="NAME,NAME...",
-            help="The policies to compare: names, policies and agents (.onnx, .pt, .zip), classes "
-            "and functions of your own (./rule.py:MyRule or package.module:MyRule), or all; with "
-            'options in parentheses, as in "drf(rules=dl2),optimus".',
+            help="The schedulers to compare: names, policies and agents (.onnx, .pt, .zip), own "
+            "functions and classes (./rule.py:MyRule or package.module:MyRule), or all; "
+            'options stand in parentheses, as in "drf(rules=dl2),optimus".',
             autocompletion=completion.complete_scheduler_list,
         ),
     ] = ALL,
@@ -61,28 +61,28 @@ def compare_command(
     speed_error: options.SpeedErrorOption = 0.0,
     objective: Annotated[
         str,
-        typer.Option(help="What the gap is about.", autocompletion=completion.complete_objective),
+        typer.Option(
+            metavar="OBJECTIVE",
+            help=f"{options.OBJECTIVE} The gap is about it.",
+            autocompletion=completion.complete_objective,
+        ),
     ] = "weighted_jct",
     backend: options.BackendOption = "auto",
     time_limit: options.TimeLimitOption = 60.0,
-    jobs: Annotated[
-        int, typer.Option(help="Processes at work; -1 for one on each core.", min=-1)
+    workers: Annotated[
+        int,
+        typer.Option(metavar="N", help=f"{options.WORKERS} -1 for all there are.", min=-1),
     ] = 1,
     store: Annotated[
         str | None,
         typer.Option(
-            metavar="FILE",
-            help="Keep finished work in this SQLite file (or database URL), and go on from what is "
-            "in it.",
+            metavar="FILE|URL",
+            help="Keep finished work in this SQLite file or database, and go on from what is "
+            "there.",
             show_default=False,
         ),
     ] = None,
-    report: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="DIR", help="Write an HTML report with plots here.", show_default=False
-        ),
-    ] = None,
+    report: options.ReportOption = None,
     by: Annotated[
         str,
         typer.Option(
@@ -92,10 +92,10 @@ def compare_command(
         ),
     ] = "instance",
     json: options.JsonOption = False,
-    markdown: Annotated[bool, typer.Option("--markdown", help="Print Markdown tables.")] = False,
+    markdown: options.MarkdownOption = False,
     quiet: options.QuietOption = False,
 ) -> ExitCode:
-    """Run schedulers on instances, beside the certified bound of each instance.
+    """Run schedulers on instances, against the certified bound of each instance.
 
     Every instance is solved for a proved bound, every scheduler is simulated on it with every
     seed, and the table shows each one's gap to the bound. What was done before Ctrl-C is kept: the
@@ -105,8 +105,10 @@ def compare_command(
         raise InstanceError("--json and --markdown exclude each other; choose one.")
     if by not in ("instance", "family"):
         raise InstanceError(f'--by is "{by}"; choose instance or family.')
+    if workers == 0:
+        raise InstanceError("--workers is 0; give 1 or more, or -1 for all cores there are.")
     if report is not None:
-        make_folder(report)
+        require_page(report)
     cluster = read_cluster(topology, host_type)
     problems = [read_instance(reference, cluster) for reference in _expanded(instances)]
     from alloc.comparison import Entry, compare
@@ -139,7 +141,7 @@ def compare_command(
             backend=backend,
             time_limit_s=time_limit,
             store=location,
-            jobs=jobs,
+            jobs=workers,
             progress=tell,
         )
         if json:
@@ -223,17 +225,28 @@ def _show_unfinished(place: str, *, by: str, json: bool, markdown: bool, whoever
     code_of_comparison(comparison, whoever)
 
 
-def say_report(comparison: "Comparison", folder: Path, context: typer.Context) -> None:
-    """Write the HTML report with its figures, and say where it is."""
+def require_page(page: Path) -> None:
+    """Refuse a report that is no HTML page before the work starts, and make the page's folder.
+
+    Raises
+    ------
+    InstanceError
+        If the name does not end in .html, or its folder cannot be made.
+    """
+    if page.suffix.lower() not in (".html", ".htm"):
+        raise InstanceError(
+            f"--report {page}: names an HTML page; write for example --report {page}/report.html."
+        )
+    make_folder(page.parent)
+
+
+def say_report(comparison: "Comparison", page: Path, context: typer.Context) -> None:
+    """Write the HTML report, its figures beside it, and say where they are."""
     from alloc.report import write_report
 
-    page, *_ = write_report(
-        comparison,
-        folder / "report.html",
-        command=context.meta[COMMAND_LINE],
-        figures=folder / "figures",
-    )
-    say(f"report: {page}")
+    figures = page.with_name("figures")
+    write_report(comparison, page, command=context.meta[COMMAND_LINE], figures=figures)
+    say(f"report: {page}, its figures as PNG and SVG in {figures}")
 
 
 def print_tables(comparison: "Comparison", by: str = "instance", *, markdown: bool = False) -> None:
@@ -246,6 +259,14 @@ def print_tables(comparison: "Comparison", by: str = "instance", *, markdown: bo
     else:
         width = stdout_width()
         show(*(to_rich(table, width) for table in tables))
+        from alloc.report.verdict import ties, verdict
+
+        for fingerprint in comparison.bounds:
+            for sentence in ties(comparison, fingerprint):
+                show(sentence)
+        for fingerprint in comparison.bounds:
+            if (found := verdict(comparison, fingerprint)) is not None:
+                show(found)
 
 
 def code_of_comparison(comparison: "Comparison", whoever: bool = False) -> ExitCode:

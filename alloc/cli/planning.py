@@ -32,9 +32,6 @@ ProblemArgument = Annotated[
         show_default=False,
     ),
 ]
-GapOption = Annotated[
-    float, typer.Option(help="Stop at this relative gap between cost and proved bound.", min=0.0)
-]
 ReplayOption = Annotated[
     bool,
     typer.Option(
@@ -45,7 +42,7 @@ ReplayOption = Annotated[
 SchedulerOption = Annotated[
     str | None,
     typer.Option(
-        help="With --replay: policy of the replay.  [default: fifo]",
+        help=f"{options.SCHEDULER} That of the replay.  [default: fifo]",
         metavar="NAME",
         autocompletion=complete_scheduler,
         show_default=False,
@@ -54,7 +51,8 @@ SchedulerOption = Annotated[
 IterationsOption = Annotated[
     int | None,
     typer.Option(
-        help="With --replay: most iterations of planning and replaying.  [default: 5]",
+        metavar="N",
+        help=f"{options.ITERATIONS} Of planning and replaying, with --replay.  [default: 5]",
         min=1,
         show_default=False,
     ),
@@ -63,6 +61,7 @@ JobsOption = Annotated[
     int | None,
     typer.Option(
         "--replay-jobs",
+        metavar="N",
         help="With --replay: jobs of each replication.  [default: 1000]",
         min=20,
         show_default=False,
@@ -70,11 +69,6 @@ JobsOption = Annotated[
 ]
 _ITERATIONS, _JOBS = 5, 1000
 """Iterations of planning and replaying, and jobs of a replication, unless asked otherwise."""
-WorkersOption = Annotated[int, typer.Option(help="Processes and threads.", min=1)]
-ReportOption = Annotated[
-    Path | None,
-    typer.Option(metavar="FILE", help="Write a report for people, HTML.", show_default=False),
-]
 
 
 def _list_changes(wanted: bool) -> None:
@@ -124,15 +118,10 @@ def plan_command(
             show_default=False,
         ),
     ] = None,
-    points: Annotated[int, typer.Option(help="Points of a front of energy or carbon.", min=2)] = 6,
-    held_out: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Check the orders in the scenarios of this problem, which the plan does not see.",
-            show_default=False,
-        ),
-    ] = None,
+    points: Annotated[
+        int, typer.Option(metavar="N", help="Points of a front of energy or carbon.", min=2)
+    ] = 6,
+    held_out: options.HeldOutOption = None,
     template: Annotated[
         Path | None,
         typer.Option(
@@ -143,11 +132,11 @@ def plan_command(
         ),
     ] = None,
     time_limit: options.TimeLimitOption = 60.0,
-    gap: GapOption = 0.01,
+    gap: options.GapOption = 0.01,
     seed: options.SeedOption = 0,
-    workers: WorkersOption = 1,
+    workers: options.WorkersOption = 1,
     output: options.OutputOption = None,
-    report: ReportOption = None,
+    report: options.ReportOption = None,
     json: options.JsonOption = False,
     quiet: options.QuietOption = False,
 ) -> ExitCode:
@@ -208,7 +197,7 @@ def what_if_command(
         list[str] | None,
         typer.Argument(
             metavar="CHANGE...",
-            help="What is otherwise, for example demand=+20%; `alloc what-if --changes` lists all.",
+            help="Changes to apply, for example demand=+20%; `alloc what-if --changes` lists all.",
             show_default=False,
         ),
     ] = None,
@@ -229,7 +218,7 @@ def what_if_command(
     other_scheduler: Annotated[
         str | None,
         typer.Option(
-            help="Another policy for the changed plan; with --replay.",
+            help="Another scheduler for the changed plan; with --replay.",
             metavar="NAME",
             autocompletion=complete_scheduler,
             show_default=False,
@@ -238,14 +227,14 @@ def what_if_command(
     iterations: IterationsOption = None,
     replay_jobs: JobsOption = None,
     time_limit: options.TimeLimitOption = 60.0,
-    gap: GapOption = 0.001,
+    gap: options.GapOption = 0.001,
     seed: options.SeedOption = 0,
-    workers: WorkersOption = 1,
+    workers: options.WorkersOption = 1,
     output: options.OutputOption = None,
     json: options.JsonOption = False,
     quiet: options.QuietOption = False,
 ) -> ExitCode:
-    """Plan a changed problem and hold it against the base: what if a rack is lost, a team joins?
+    """Plan a changed problem and compare it with the base: what if a rack is lost, a team joins?
 
     The difference in cost is given with the range that is proved. Exit codes are those of `alloc
     plan`, for the changed problem; of several the worst.

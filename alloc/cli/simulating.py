@@ -29,17 +29,13 @@ def simulate_command(
     scheduler: Annotated[
         str,
         typer.Option(
-            help="A policy by name (`alloc schedulers list`), a policy or agent in a file (.onnx, "
-            ".pt, .zip), or a class or function of your own (./rule.py:MyRule or "
-            "package.module:MyRule); options may stand behind it, as in srtf(by=time).",
+            metavar="NAME",
+            help=f"{options.SCHEDULER} Options may stand behind it, as in srtf(by=time).",
             autocompletion=completion.complete_scheduler,
             show_default=False,
         ),
     ],
-    option: Annotated[
-        list[str] | None,
-        typer.Option(metavar="KEY=VALUE", help="An option of the policy.", show_default=False),
-    ] = None,
+    option: options.PairsOption = None,
     topology: TopologyOption = None,
     host_type: HostTypeOption = None,
     knowledge: options.KnowledgeOption = "exact",
@@ -58,7 +54,7 @@ def simulate_command(
             "--output",
             "-o",
             metavar="FILE",
-            help="Write the schedule to a JSON file, for `alloc verify`.",
+            help=f"{options.OUTPUT} It is the schedule, for `alloc verify`.",
             show_default=False,
         ),
     ] = None,

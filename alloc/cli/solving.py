@@ -24,22 +24,19 @@ from alloc.result import Limits, Result
 
 def solve_command(
     problem: options.ProblemArgument,
-    family: options.FamilyOption = None,
+    formulation: options.FormulationOption = None,
     objective: options.ObjectiveOption = None,
     topology: TopologyOption = None,
     host_type: HostTypeOption = None,
-    method: options.MethodOption = "auto",
+    backend: options.BackendOption = "auto",
     time_limit: options.TimeLimitOption = Limits.seconds,
-    gap: Annotated[
-        float,
-        typer.Option(help="Stop at this relative gap, where a method can stop early.", min=0.0),
-    ] = Limits.gap,
+    gap: options.GapOption = Limits.gap,
     seed: options.SeedOption = 0,
-    workers: Annotated[int, typer.Option(help="Threads of the solver.", min=1)] = 1,
+    workers: options.WorkersOption = 1,
     memory_limit: Annotated[
         int | None,
         typer.Option(
-            help="Memory that the search may take; near it the best answer so far is kept.",
+            help=f"{options.MEMORY} Near it the best answer so far is kept.",
             metavar="MIB",
             min=1,
             show_default=False,
@@ -72,12 +69,12 @@ def solve_command(
     from alloc.families import family_of
     from alloc.solving import solve
 
-    chosen = family_of(asked, family)
+    chosen = family_of(asked, formulation)
     with log_to(log_file), progress(f"solving {asked.name}", quiet) as report:
         result = solve(
             asked,
             chosen.name,
-            method,
+            backend,
             objective=objective,
             limits=Limits(time_limit, gap, seed, workers, memory_limit),
             warm_start=start,

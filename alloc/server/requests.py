@@ -136,7 +136,7 @@ class ExplainRequest(Request):
 
 
 class CompareRequest(Request):
-    """Run schedulers on instances, beside the certified bound."""
+    """Run schedulers on instances, against the certified bound."""
 
     instances: list[InstanceField] = Field(
         min_length=1, max_length=_MAX_INSTANCES, description="The instances, all different."

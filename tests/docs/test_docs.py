@@ -3,6 +3,7 @@
 import json
 import re
 import shlex
+import shutil
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,8 @@ def run_all(page: Path, chosen: list[Block], folder: Path, monkeypatch) -> None:
     # Nor does it touch the policies of whoever runs the tests.
     monkeypatch.setenv("ALLOC_POLICIES", str(folder / "policies"))
     monkeypatch.chdir(folder)
+    # Pages show commands as they are typed in a clone, where the samples are.
+    shutil.copytree(ROOT / "examples", folder / "examples", dirs_exist_ok=True)
     monkeypatch.syspath_prepend(str(folder))
     run = Page(page.name)
     for block in chosen:

@@ -106,7 +106,7 @@ def compare_view(comparison: Document) -> View:
     ]
     caption = "Gap of each scheduler to the certified bound, mean over instances and seeds."
     table = Table(
-        "Schedulers beside the bound",
+        "Schedulers against the bound",
         ("scheduler", "gap, %", "mean completion time, s", "utilisation, %"),
         [
             (name, show(_percent(found[name])), show(jct[name]), show(_percent(use[name])))

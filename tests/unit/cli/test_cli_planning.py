@@ -406,7 +406,7 @@ def test_a_history_becomes_scenarios_ready_to_plan(run, tmp_path):
     mine = own_prices(run, tmp_path)
     result = run(
         *("forecast", mine, "--history", history, "--speed", "a100=1", "--keep", 3),
-        *("--hold-out", 1, "--held-out", tmp_path / "later.json", "-o", forecast),
+        *("--hold-out", 1, "--held-out-output", tmp_path / "later.json", "-o", forecast),
     )
     assert result.exit_code == 0, result.stderr
     assert "3 scenarios over 2 quarters" in result.stdout

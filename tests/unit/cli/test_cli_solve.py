@@ -75,7 +75,7 @@ def test_output_holds_the_same_result_and_leaves_stdout_to_people(run, instance_
 def test_a_round_is_shown_with_who_waits(run, instance_file):
     done = run("solve", instance_file, "--formulation", "round")
     assert done.exit_code == 0, done.stderr
-    assert "1 jobs wait" in done.stdout
+    assert "1 job waits" in done.stdout
 
 
 def test_an_instance_comes_from_standard_input(run, instance):
