@@ -3,7 +3,7 @@
 import re
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -17,7 +17,7 @@ from alloc.cli.console import Report, make_folder, print_text, progress, show, s
 from alloc.cli.door import COMMAND_LINE, say
 from alloc.cli.exit_code import ExitCode
 from alloc.cli.settings import parse_settings
-from alloc.cli.sources import read_instance
+from alloc.cli.sources import expanded, read_instance
 from alloc.cli.supervising import leave_words
 from alloc.cli.topology import HostTypeOption, TopologyOption
 from alloc.errors import InstanceError, UnsupportedFeatureError
@@ -110,7 +110,7 @@ def compare_command(
     if report is not None:
         require_page(report)
     cluster = read_cluster(topology, host_type)
-    problems = [read_instance(reference, cluster) for reference in _expanded(instances)]
+    problems = [read_instance(reference, cluster) for reference in expanded(instances)]
     from alloc.comparison import Entry, compare
 
     names = scheduler_list(schedulers)
@@ -318,19 +318,6 @@ def name_and_options(text: str, option: str) -> tuple[str, dict[str, Any]]:
         return text, {}
     pairs = [pair.strip() for pair in match[2].split(",") if pair.strip()]
     return match[1].strip(), parse_settings(pairs, option)
-
-
-def _expanded(references: Iterable[str]) -> list[str]:
-    """Return the references with the name of a family replaced by its instances."""
-    expanded: list[str] = []
-    for reference in references:
-        if Path(reference).suffix or Path(reference).exists() or "/" in reference:
-            expanded.append(reference)
-            continue
-        from alloc.instances import families
-
-        expanded += families().get(reference, (reference,))
-    return expanded
 
 
 def describe(event: "CellEvent") -> str:

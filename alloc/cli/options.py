@@ -35,7 +35,7 @@ ProblemArgument = Annotated[
     str,
     typer.Argument(
         metavar="PROBLEM",
-        help="A problem of any family: a JSON file, a stored one such as elastic-small/01 or "
+        help="A problem of any kind: a JSON file, a stored one such as elastic-small/01 or "
         "planning-tiny, or - for standard input.",
         autocompletion=completion.complete_problem,
         show_default=False,

@@ -5,7 +5,7 @@ import math
 import time
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import typer
 
@@ -80,7 +80,7 @@ def place_command(
         from alloc.report.answers import tables_of
 
         if result.solution is not None:
-            show(_headline(problem, result.solution))
+            show(_headline(problem, cast("Allocation", result.solution)))
         show(certificate_table(result.certificate, _unit(result.certificate)))
         _show_stages(result.stages)
         if result.solution is not None:

@@ -131,10 +131,18 @@ def _summary(outcome: "SimulationResult") -> dict[str, Any]:
 
 
 def _for_people(summary: dict[str, Any]) -> Iterator[tuple[str, object]]:
+    from alloc.comparison.measures import MEASURES
+
     for name, value in summary.items():
+        measure = MEASURES.get(name)
+        words = name.removesuffix("_s").replace("num_", "").replace("_", " ")
         if isinstance(value, list):
-            yield name, ", ".join(value) or "none"
+            yield words, ", ".join(value) or "none"
         elif isinstance(value, dict):
-            yield from value.items()
+            yield from ((key.replace("_", " "), item) for key, item in value.items())
+        elif measure is not None:
+            yield measure.header, None if value is None else value * measure.scale
+        elif name.endswith("_s"):
+            yield f"{words} (s)", value
         elif name != "fingerprint":
-            yield name, value
+            yield words, value

@@ -124,7 +124,7 @@ def compare_view(comparison: Document) -> View:
     else:
         tables.append(table)
     rivals = [name for name in shown if name != "optimum"]
-    verdict = "No scheduler could be held against a bound."
+    verdict = "No scheduler could be compared with a bound."
     if rivals:
         best = min(rivals, key=lambda name: found[name])
         verdict = f"{best} comes nearest: {show(_percent(found[best]))} % above the proved bound."

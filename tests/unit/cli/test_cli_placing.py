@@ -44,7 +44,14 @@ def queue_file(tmp_path):
 def test_place_shows_levels_hosts_and_reasons(run, queue_file):
     done = run("place", queue_file, "--backend", "highs")
     assert done.exit_code == 0, done.stderr
-    for word in ["optimal", "gpus_placed", "moves", "tune", 'job "train" needs 16 GPUs (2 x 8)']:
+    for word in [
+        "optimal",
+        "1 of 2 waiting jobs",
+        "gpus placed",
+        "moves",
+        "tune",
+        'job "train" needs 16 GPUs (2 x 8)',
+    ]:
         assert word in done.stdout
 
 
