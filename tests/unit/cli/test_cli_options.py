@@ -103,3 +103,24 @@ def test_an_old_spelling_is_refused_with_the_new_one(run, path, old):
     assert done.exit_code == 2
     assert f"{old} is {new} now" in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "need"),
+    [
+        (("solve", "x", "--time-limit", "60s"), "--time-limit needs a number alone"),
+        (("solve", "x", "--gap", "1%"), "--gap needs a number alone, without a unit or %"),
+        (("solve", "x", "--seed", "1.5"), "--seed needs a whole number alone"),
+    ],
+)
+def test_a_value_that_is_no_number_is_refused_in_plain_words(run, words, need):
+    done = run(*words)
+    assert done.exit_code == 2
+    assert need in done.stderr
+    assert "parse" not in done.stderr
+
+
+def test_the_help_shows_no_type_behind_a_flag(run):
+    """`--json <bool>` reads as if a value had to follow; only the parser's own --help has it."""
+    shown = run("solve", "--help").stdout
+    assert all("<bool>" not in line for line in shown.splitlines() if "--help" not in line)
