@@ -23,10 +23,13 @@ def plan_tables(report: "PlanReport", document: Any) -> "list[RenderableType]":
     document
         The same as a document, which the tables show.
     """
+    from alloc.problems.right_sizing.plan_tables import plan_headline
     from alloc.problems.right_sizing.plan_tables import plan_tables as tables_of
 
-    result = report.result
-    shown: list[RenderableType] = [certificate_table(result.certificate, report.problem.currency)]
+    result, currency = report.result, report.problem.currency
+    headline = plan_headline(result.certificate, currency)
+    shown: list[RenderableType] = [headline] if headline else []
+    shown.append(certificate_table(result.certificate, currency))
     shown += [drawn(found) for found in tables_of(document)]
     if report.replayed is not None:
         shown.append(f"Replay: {report.replayed.sentence}")
