@@ -19,11 +19,9 @@ from alloc.cli.sources import read_instance
 
 DEMO_INSTANCE = "elastic-small/04"
 """Contended, with jobs that arrive one after the other; proved optimal in some seconds."""
-DEMO_SCHEDULERS = (
-    *("fifo", "srtf", "drf", "optimus", "first-fit", "best-fit", "set-rule", "rollout"),
-)
-"""What clusters run, what papers compare with, and the best rules here. Two of them choose only
-hosts and tie, which shows what placement does not do for such jobs."""
+DEMO_SCHEDULERS = ("fifo", "srtf", "drf", "optimus", "first-fit", "best-fit", "set-rule", "rollout")
+"""What clusters run, what papers compare with, and the best rules here. First fit and best fit
+differ in hosts only and tie: hosts make no difference to such jobs."""
 
 
 def demo_command(

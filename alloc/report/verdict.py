@@ -93,7 +93,14 @@ def ties(comparison: Comparison, fingerprint: str) -> list[str]:
     """
     times: dict[object, list[str]] = {}
     places: dict[str, object] = {}
+    values: dict[str, list[float]] = {}
+    for row in comparison.rows:
+        if row.fingerprint == fingerprint and row.objective is not None:
+            values.setdefault(row.scheduler, []).append(row.objective)
+    worth = list(values.values())
     for name in comparison.experiment.schedulers:
+        if worth.count(values.get(name, [])) < 2:
+            continue  # Schedules of other worth are other schedules; to read them takes long.
         try:
             schedules = [
                 comparison.schedule(fingerprint, name, seed) for seed in comparison.experiment.seeds
