@@ -66,7 +66,7 @@ install-learn: $(READY)  ## Add PyTorch, for training learned schedulers
 
 demo: $(READY)  ## Compare schedulers with the certified optimum on a small cluster
 	@echo "==> Running the demo"
-	@$(BIN)/alloc demo --output demo-output
+	@$(BIN)/alloc demo --report demo-output/report.html
 
 check: $(READY)  ## Check style, imports and the quick tests: under a minute
 	@$(BIN)/ruff check --quiet && $(BIN)/ruff format --check --quiet

@@ -32,6 +32,7 @@ def audit_reward_command(
     reward: Annotated[
         str,
         typer.Option(
+            metavar="NAME",
             help="progress (each slot by itself), discounted-progress, completions, "
             "jobs-in-system or weighted-jct.",
             autocompletion=lambda: list(_NAMES),
@@ -56,8 +57,11 @@ def audit_reward_command(
             show_default=False,
         ),
     ] = None,
-    seeds: Annotated[
-        int, typer.Option(help="Instances that are drawn where none is given.", min=1, max=1000)
+    num_instances: Annotated[
+        int,
+        typer.Option(
+            metavar="N", help="Instances that are drawn where none is given.", min=1, max=1000
+        ),
     ] = 6,
     agent: Annotated[
         str | None,
@@ -72,7 +76,8 @@ def audit_reward_command(
     teacher: Annotated[
         str,
         typer.Option(
-            help="The scheduler that the agent began from.",
+            metavar="NAME",
+            help=f"{options.TEACHER} The agent was trained to do so first.",
             autocompletion=completion.complete_scheduler,
         ),
     ] = "drf",
@@ -94,7 +99,7 @@ def audit_reward_command(
     from alloc.learning.reward_audit import audit_reward, audited_reward
 
     wanted = audited_reward(reward, gamma)
-    problems = [read_instance(name) for name in instances or ()] or _drawn(seeds, seed)
+    problems = [read_instance(name) for name in instances or ()] or _drawn(num_instances, seed)
     with progress(f"auditing {wanted.name}", quiet) as line:
         audit = audit_reward(
             problems,

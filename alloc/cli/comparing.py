@@ -3,7 +3,7 @@
 import re
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -17,7 +17,7 @@ from alloc.cli.console import Report, make_folder, print_text, progress, show, s
 from alloc.cli.door import COMMAND_LINE, say
 from alloc.cli.exit_code import ExitCode
 from alloc.cli.settings import parse_settings
-from alloc.cli.sources import read_instance
+from alloc.cli.sources import expanded, read_instance
 from alloc.cli.supervising import leave_words
 from alloc.cli.topology import HostTypeOption, TopologyOption
 from alloc.errors import InstanceError, UnsupportedFeatureError
@@ -45,9 +45,9 @@ def compare_command(
         str,
         typer.Option(
             metavar="NAME,NAME...",
-            help="The policies to compare: names, policies and agents (.onnx, .pt, .zip), classes "
-            "and functions of your own (./rule.py:MyRule or package.module:MyRule), or all; with "
-            'options in parentheses, as in "drf(rules=dl2),optimus".',
+            help="The schedulers to compare: names, policies and agents (.onnx, .pt, .zip), own "
+            "functions and classes (./rule.py:MyRule or package.module:MyRule), or all; "
+            'options stand in parentheses, as in "drf(rules=dl2),optimus".',
             autocompletion=completion.complete_scheduler_list,
         ),
     ] = ALL,
@@ -61,14 +61,19 @@ def compare_command(
     speed_error: options.SpeedErrorOption = 0.0,
     objective: Annotated[
         str,
-        typer.Option(help="What the gap is about.", autocompletion=completion.complete_objective),
+        typer.Option(
+            metavar="OBJECTIVE",
+            help=f"{options.OBJECTIVE} The gap is about it.",
+            autocompletion=completion.complete_objective,
+        ),
     ] = "weighted_jct",
     backend: options.BackendOption = "auto",
     time_limit: options.TimeLimitOption = 60.0,
-    jobs: Annotated[
+    workers: Annotated[
         int | None,
         typer.Option(
-            help="Processes at work; -1 for one on each core.  [default: 1; of a cluster all]",
+            metavar="N",
+            help=f"{options.WORKERS} -1 for all there are.  [default: 1; of a cluster all]",
             min=-1,
             show_default=False,
         ),
@@ -77,18 +82,13 @@ def compare_command(
     store: Annotated[
         str | None,
         typer.Option(
-            metavar="FILE",
-            help="Keep finished work in this SQLite file (or database URL), and go on from what is "
-            "in it.",
+            metavar="FILE|URL",
+            help="Keep finished work in this SQLite file or database, and go on from what is "
+            "there.",
             show_default=False,
         ),
     ] = None,
-    report: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="DIR", help="Write an HTML report with plots here.", show_default=False
-        ),
-    ] = None,
+    report: options.ReportOption = None,
     by: Annotated[
         str,
         typer.Option(
@@ -98,10 +98,10 @@ def compare_command(
         ),
     ] = "instance",
     json: options.JsonOption = False,
-    markdown: Annotated[bool, typer.Option("--markdown", help="Print Markdown tables.")] = False,
+    markdown: options.MarkdownOption = False,
     quiet: options.QuietOption = False,
 ) -> ExitCode:
-    """Run schedulers on instances, beside the certified bound of each instance.
+    """Run schedulers on instances, against the certified bound of each instance.
 
     Every instance is solved for a proved bound, every scheduler is simulated on it with every
     seed, and the table shows each one's gap to the bound. What was done before Ctrl-C is kept: the
@@ -111,10 +111,12 @@ def compare_command(
         raise InstanceError("--json and --markdown exclude each other; choose one.")
     if by not in ("instance", "family"):
         raise InstanceError(f'--by is "{by}"; choose instance or family.')
+    if workers == 0:
+        raise InstanceError("--workers is 0; give 1 or more, or -1 for all cores there are.")
     if report is not None:
-        make_folder(report)
+        require_page(report)
     cluster = read_cluster(topology, host_type)
-    problems = [read_instance(reference, cluster) for reference in _expanded(instances)]
+    problems = [read_instance(reference, cluster) for reference in expanded(instances)]
     from alloc.comparison import Entry, compare
 
     names = scheduler_list(schedulers)
@@ -145,7 +147,7 @@ def compare_command(
             backend=backend,
             time_limit_s=time_limit,
             store=location,
-            jobs=jobs,
+            jobs=workers,
             parallel=parallel,
             progress=tell,
         )
@@ -230,17 +232,28 @@ def _show_unfinished(place: str, *, by: str, json: bool, markdown: bool, whoever
     code_of_comparison(comparison, whoever)
 
 
-def say_report(comparison: "Comparison", folder: Path, context: typer.Context) -> None:
-    """Write the HTML report with its figures, and say where it is."""
+def require_page(page: Path) -> None:
+    """Refuse a report that is no HTML page before the work starts, and make the page's folder.
+
+    Raises
+    ------
+    InstanceError
+        If the name does not end in .html, or its folder cannot be made.
+    """
+    if page.suffix.lower() not in (".html", ".htm"):
+        raise InstanceError(
+            f"--report {page}: names an HTML page; write for example --report {page}/report.html."
+        )
+    make_folder(page.parent)
+
+
+def say_report(comparison: "Comparison", page: Path, context: typer.Context) -> None:
+    """Write the HTML report, its figures beside it, and say where they are."""
     from alloc.report import write_report
 
-    page, *_ = write_report(
-        comparison,
-        folder / "report.html",
-        command=context.meta[COMMAND_LINE],
-        figures=folder / "figures",
-    )
-    say(f"report: {page}")
+    figures = page.with_name("figures")
+    write_report(comparison, page, command=context.meta[COMMAND_LINE], figures=figures)
+    say(f"report: {page}, its figures as PNG and SVG in {figures}")
 
 
 def print_tables(comparison: "Comparison", by: str = "instance", *, markdown: bool = False) -> None:
@@ -253,6 +266,14 @@ def print_tables(comparison: "Comparison", by: str = "instance", *, markdown: bo
     else:
         width = stdout_width()
         show(*(to_rich(table, width) for table in tables))
+        from alloc.report.verdict import ties, verdict
+
+        for fingerprint in comparison.bounds:
+            for sentence in ties(comparison, fingerprint):
+                show(sentence)
+        for fingerprint in comparison.bounds:
+            if (found := verdict(comparison, fingerprint)) is not None:
+                show(found)
 
 
 def code_of_comparison(comparison: "Comparison", whoever: bool = False) -> ExitCode:
@@ -304,19 +325,6 @@ def name_and_options(text: str, option: str) -> tuple[str, dict[str, Any]]:
         return text, {}
     pairs = [pair.strip() for pair in match[2].split(",") if pair.strip()]
     return match[1].strip(), parse_settings(pairs, option)
-
-
-def _expanded(references: Iterable[str]) -> list[str]:
-    """Return the references with the name of a family replaced by its instances."""
-    expanded: list[str] = []
-    for reference in references:
-        if Path(reference).suffix or Path(reference).exists() or "/" in reference:
-            expanded.append(reference)
-            continue
-        from alloc.instances import families
-
-        expanded += families().get(reference, (reference,))
-    return expanded
 
 
 def describe(event: "CellEvent") -> str:

@@ -133,7 +133,7 @@ def require_writable(path: Path | None) -> None:
         raise InstanceError(f"{path}: is a folder; name a file in it.")
     if not path.parent.is_dir():
         raise InstanceError(
-            f"{path}: cannot be written, for there is no folder {path.parent}; make it first."
+            f"{path}: cannot be written: there is no folder {path.parent}; make it first."
         )
 
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 import shlex
 import sys
 import traceback
@@ -12,6 +13,7 @@ import typer
 from typer.core import TyperGroup
 
 from alloc.cli.exit_code import ExitCode, code_of_error
+from alloc.cli.renamed import RENAMED
 from alloc.errors import AllocError
 
 # Typer's base class of wrong usage; older versions leave it in the click they build on.
@@ -34,6 +36,10 @@ class ErrorHandlingGroup(TyperGroup):
 
     Commands return an `ExitCode`, or None for 0.
     """
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        _tidy(self)
 
     def main(
         self,
@@ -85,6 +91,15 @@ class ErrorHandlingGroup(TyperGroup):
         return returned
 
 
+def _tidy(command: Any) -> None:
+    """Let the help show no type behind a flag, which takes no value."""
+    for parameter in command.params:
+        if getattr(parameter, "is_flag", False) and parameter.metavar is None:
+            parameter.metavar = ""
+    for child in getattr(command, "commands", {}).values():
+        _tidy(child)
+
+
 def _code_of(error: BaseException) -> ExitCode:
     """Say what went wrong and return the exit code."""
     # Extension modules turn an interrupt while they load into an error of their own.
@@ -121,12 +136,28 @@ def _wrong_usage(error: Any) -> ExitCode:
     """Report wrong usage with the way to the right one."""
     context = getattr(error, "ctx", None)
     path = context.command_path if context is not None else "alloc"
-    message = _one_line(error.format_message())
+    message = _in_plain_words(_one_line(error.format_message()))
+    old = getattr(error, "option_name", None)
+    if (new := RENAMED.get((path.partition(" ")[2], old or ""))) is not None:
+        message = f"{old} is {new} now"
     if not message:  # no command was given; the help has been printed
         return ExitCode.BAD_INPUT
     ending = "" if message.endswith((".", "?", ")")) else "."
     say(f"error: {message}{ending} See `{path} --help`.")
     return ExitCode.BAD_INPUT
+
+
+def _in_plain_words(message: str) -> str:
+    """Return what the parser says of a value without the parser's own words."""
+    return re.sub(
+        r"Invalid value for '([^' ]+)(?: [^']*)?': Input should be a valid (number|integer), .*?"
+        r"parse string as an? \w+",
+        lambda found: (
+            f"{found[1]} needs a {'whole ' if found[2] == 'integer' else ''}number alone, without "
+            "a unit or %"
+        ),
+        message,
+    )
 
 
 def _one_line(message: object) -> str:

@@ -79,25 +79,36 @@ def forecast_command(
             show_default=False,
         ),
     ] = None,
-    growth: Annotated[float, typer.Option(help="Growth per quarter, a fraction.")] = 0.0,
+    growth: Annotated[float, typer.Option(metavar="FRACTION", help="Growth per quarter.")] = 0.0,
     variation: Annotated[
-        float, typer.Option(help="With --rate: coefficient of variation of a rate.", min=0.0)
+        float,
+        typer.Option(
+            metavar="FRACTION", help="With --rate: coefficient of variation of a rate.", min=0.0
+        ),
     ] = 0.0,
-    scenarios: Annotated[int, typer.Option(help="Scenarios to draw.", min=1)] = 50,
+    scenarios: Annotated[int, typer.Option(metavar="N", help="Scenarios to draw.", min=1)] = 50,
     keep: Annotated[
         int | None,
-        typer.Option(help="Keep so many that stand for the others.", min=1, show_default=False),
+        typer.Option(
+            metavar="N",
+            help="Reduce the scenarios drawn to N representative ones.",
+            min=1,
+            show_default=False,
+        ),
     ] = None,
     block_weeks: Annotated[
-        int, typer.Option(help="With --history: weeks in a row drawn together.", min=1)
+        int,
+        typer.Option(metavar="WEEKS", help="With --history: weeks in a row drawn together.", min=1),
     ] = 1,
     hold_out: Annotated[
         int,
         typer.Option(
-            help="With --history: leave the last weeks out, for --held-out.", min=0, metavar="WEEKS"
+            help="With --history: leave the last weeks out, for --held-out-output.",
+            min=0,
+            metavar="WEEKS",
         ),
     ] = 0,
-    held_out: Annotated[
+    held_out_output: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE",
@@ -116,9 +127,9 @@ def forecast_command(
     The answer is the problem with new scenarios, ready for `alloc plan`.
     """
     require_writable(output)
-    require_writable(held_out)
-    if (hold_out > 0) != (held_out is not None) or (hold_out and history is None):
-        raise typer.BadParameter("--hold-out, --held-out and --history go together")
+    require_writable(held_out_output)
+    if (hold_out > 0) != (held_out_output is not None) or (hold_out and history is None):
+        raise typer.BadParameter("--hold-out, --held-out-output and --history go together")
     if (history is None) == (not rate):
         raise typer.BadParameter("give --history or --rate, one of the two")
     if history is None and (goal or interruptible or deferrable):
@@ -148,7 +159,7 @@ def forecast_command(
                     seed=seed,
                 )
 
-            if held_out is not None:
+            if held_out_output is not None:
                 seen, unseen = seen.split(hold_out)
                 # Few weeks are left out; a block is then all of them.
                 later = _with(asked, classes, draw(unseen, min(block_weeks, hold_out)))
@@ -169,8 +180,8 @@ def forecast_command(
             asked = asked.replace(scenarios=_kept(drawn, keep, report))
     if is_sample(problem):
         say(f"note: {_made_up(problem, asked)}.")
-    if later is not None and held_out is not None:
-        save(later.to_json, held_out)
+    if later is not None and held_out_output is not None:
+        save(later.to_json, held_out_output)
     if output is not None:
         save(asked.to_json, output)
     if json or output is None:

@@ -29,19 +29,13 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Stored instances, generators and trace readers.", no_args_is_help=True)
 
-OptionPairs = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--option", "-O", metavar="KEY=VALUE", help="May be repeated.", show_default=False
-    ),
-]
 NewFile = Annotated[
     Path | None,
     typer.Option(
         "--output",
         "-o",
         metavar="FILE",
-        help="Write the instance to this file; by default to standard output.",
+        help=f"{options.OUTPUT} By default it goes to standard output.",
         show_default=False,
     ),
 ]
@@ -52,6 +46,7 @@ def list_instances(
     family: Annotated[
         str | None,
         typer.Option(
+            metavar="NAME",
             help="Only this family.",
             autocompletion=completion.complete_library_family,
             show_default=False,
@@ -150,12 +145,14 @@ def _facts(problem: "Instance") -> list[tuple[str, object]]:
 
 @app.command("generate")
 def generate_instance(
-    name: Annotated[str, typer.Argument(help="Name of the new instance.", show_default=False)],
-    jobs: Annotated[int, typer.Option(help="Number of jobs.", min=1)] = 10,
-    hosts: Annotated[
+    name: Annotated[str, typer.Argument(metavar="NAME", help=options.NAME, show_default=False)],
+    num_jobs: Annotated[int, typer.Option(metavar="N", help="Number of jobs.", min=1)] = 10,
+    num_hosts: Annotated[
         int,
         typer.Option(
-            help="Number of hosts: of two GPUs for elastic jobs, of eight for gangs.", min=1
+            metavar="N",
+            help="Number of hosts: of two GPUs for elastic jobs, of eight for gangs.",
+            min=1,
         ),
     ] = 6,
     generator: Annotated[
@@ -168,7 +165,7 @@ def generate_instance(
         ),
     ] = "elastic",
     seed: options.SeedOption = 0,
-    option: OptionPairs = None,
+    option: options.PairsOption = None,
     output: NewFile = None,
 ) -> None:
     """Generate an instance of elastic training jobs, or of rigid gangs.
@@ -202,7 +199,7 @@ def generate_instance(
                 f"Known: {', '.join(sorted(known))}."
             )
     require_writable(output)
-    made = generate(name, num_jobs=jobs, num_hosts=hosts, seed=seed, **given)
+    made = generate(name, num_jobs=num_jobs, num_hosts=num_hosts, seed=seed, **given)
     _deliver(made, output)
 
 
@@ -211,13 +208,14 @@ def import_instance(
     kind: Annotated[
         str,
         typer.Argument(
+            metavar="KIND",
             help="Kind of file; `alloc instances readers` lists the kinds and their options.",
             autocompletion=completion.complete_reader,
             show_default=False,
         ),
     ],
-    path: Annotated[Path, typer.Argument(help="The file.", show_default=False)],
-    option: OptionPairs = None,
+    path: Annotated[Path, typer.Argument(metavar="FILE", help="The file.", show_default=False)],
+    option: options.PairsOption = None,
     map: Annotated[
         list[str] | None,
         typer.Option(
@@ -318,6 +316,7 @@ def print_schema(
     kind: Annotated[
         str,
         typer.Argument(
+            metavar="KIND",
             help="instance, solution, result, topology, planning, plan, operation, "
             "operation_plan, operation_report, inference_problem, inference_report, "
             "quota_problem or quota_report.",

@@ -32,6 +32,7 @@ def show_model(
     name: Annotated[
         str,
         typer.Argument(
+            metavar="NAME",
             help="Name of a formulation.",
             autocompletion=completion.complete_problem_family,
             show_default=False,

@@ -7,6 +7,21 @@ import typer
 
 from alloc.cli import completion
 
+# First sentences of the help of options that mean the same everywhere and more in some places.
+OBJECTIVE = "What to optimise."
+TIME_LIMIT = "Wall time for solving."
+WORKERS = "Cores to use: threads of a solver, processes of everything else."
+ITERATIONS = "Iterations at most."
+SCHEDULER = (
+    "A scheduler: a name of `alloc schedulers list`, a policy or agent in a file (.onnx, .pt, "
+    ".zip), or a class or function of your own (./rule.py:MyRule or package.module:MyRule)."
+)
+TEACHER = "Scheduler that is imitated."
+NAME = "Name of what is made."
+MEMORY = "Memory that solving may take."
+OUTPUT = "Write the answer to a JSON file (compressed if its name ends in .gz)."
+PAIRS = "An option of what is read or made; may be repeated."
+
 InstanceArgument = Annotated[
     str,
     typer.Argument(
@@ -20,39 +35,29 @@ ProblemArgument = Annotated[
     str,
     typer.Argument(
         metavar="PROBLEM",
-        help="A problem of any family: a JSON file, a stored one such as elastic-small/01 or "
+        help="A problem of any kind: a JSON file, a stored one such as elastic-small/01 or "
         "planning-tiny, or - for standard input.",
         autocompletion=completion.complete_problem,
         show_default=False,
     ),
 ]
-FamilyOption = Annotated[
+FormulationOption = Annotated[
     str | None,
     typer.Option(
-        "--family",
         "--formulation",
         metavar="NAME",
-        help="What is solved; `alloc models list` lists the families. By default that of the "
-        "problem; of an instance malleable.",
+        help="What is solved; `alloc models list` lists the formulations. By default that of "
+        "the problem; of an instance malleable.",
         autocompletion=completion.complete_problem_family,
         show_default=False,
-    ),
-]
-MethodOption = Annotated[
-    str,
-    typer.Option(
-        "--backend",
-        "--method",
-        metavar="NAME",
-        help="auto for the family's own exact method, the name of another of its methods, or a "
-        "general solver: highs, pyomo, cpsat.",
-        autocompletion=completion.complete_method,
     ),
 ]
 ObjectiveOption = Annotated[
     str | None,
     typer.Option(
-        help="What is optimised; by default the formulation's own objective.",
+        "--objective",
+        metavar="OBJECTIVE",
+        help=f"{OBJECTIVE} By default the formulation's own.",
         autocompletion=completion.complete_objective,
         show_default=False,
     ),
@@ -60,23 +65,69 @@ ObjectiveOption = Annotated[
 BackendOption = Annotated[
     str,
     typer.Option(
-        help="Solver: auto for the formulation's own exact method, or highs, pyomo, cpsat.",
-        autocompletion=completion.complete_backend,
+        "--backend",
+        metavar="NAME",
+        help="How it is solved: auto for the formulation's own exact method, another of its "
+        "methods by name, or a general solver: highs, pyomo, cpsat.",
+        autocompletion=completion.complete_method,
     ),
 ]
 SECONDS, GAP = 60.0, 1e-6
 """Defaults of `alloc.result.Limits`, which takes numpy along: help has to do without."""
 TimeLimitOption = Annotated[
-    float, typer.Option(help="Wall time of a solve.", metavar="SECONDS", min=0.001)
+    float, typer.Option("--time-limit", help=TIME_LIMIT, metavar="SECONDS", min=0.001)
 ]
-SeedOption = Annotated[int, typer.Option(help="Seed of everything random.", min=0)]
+TotalTimeLimitOption = Annotated[
+    float,
+    typer.Option(
+        "--time-limit", help=f"{TIME_LIMIT} All solves together.", metavar="SECONDS", min=0.001
+    ),
+]
+GapOption = Annotated[
+    float,
+    typer.Option(
+        "--gap",
+        metavar="FRACTION",
+        help="Stop at this relative gap between the answer and the proved bound, where the method "
+        "can stop early.",
+        min=0.0,
+    ),
+]
+SeedOption = Annotated[
+    int, typer.Option("--seed", metavar="N", help="Seed of everything random.", min=0)
+]
+WorkersOption = Annotated[int, typer.Option("--workers", metavar="N", help=WORKERS, min=1)]
+IterationsOption = Annotated[int, typer.Option("--iterations", metavar="N", help=ITERATIONS, min=1)]
+HeldOutOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--held-out",
+        metavar="FILE",
+        help="Check the answer in the scenarios of this problem, which are not used for planning.",
+        show_default=False,
+    ),
+]
+MarkdownOption = Annotated[bool, typer.Option("--markdown", help="Print Markdown.")]
+PairsOption = Annotated[
+    list[str] | None,
+    typer.Option("--option", "-O", metavar="KEY=VALUE", help=PAIRS, show_default=False),
+]
 OutputOption = Annotated[
     Path | None,
     typer.Option(
         "--output",
         "-o",
         metavar="FILE",
-        help="Write the answer to a JSON file (compressed if its name ends in .gz).",
+        help=OUTPUT,
+        show_default=False,
+    ),
+]
+ReportOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--report",
+        metavar="FILE",
+        help="Write a report for people, an HTML page with plots.",
         show_default=False,
     ),
 ]
@@ -102,7 +153,7 @@ KnowledgeOption = Annotated[
     str,
     typer.Option(
         metavar="exact|estimate|none",
-        help="What schedulers are told of the work of a job.",
+        help="What schedulers know of the work of a job.",
         autocompletion=lambda: ["exact", "estimate", "none"],
     ),
 ]
@@ -119,7 +170,9 @@ SpeedErrorOption = Annotated[
 ]
 MoveBudgetOption = Annotated[
     int | None,
-    typer.Option(help="Most running tasks that may move.", min=0, show_default=False),
+    typer.Option(
+        metavar="N", help="Running tasks that may move, at most.", min=0, show_default=False
+    ),
 ]
 EvictOption = Annotated[
     bool, typer.Option("--evict", help="Let running preemptible jobs be stopped.")

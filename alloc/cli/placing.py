@@ -5,7 +5,7 @@ import math
 import time
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -19,19 +19,22 @@ from alloc.cli.topology import HostTypeOption, TopologyOption
 
 if TYPE_CHECKING:
     from alloc.certificate import Certificate
+    from alloc.problems.allocation.instance import Instance
+    from alloc.problems.allocation.solution import Allocation
 
 GoalOption = Annotated[
     str,
     typer.Option(
-        help="Objectives, for example `gpus_placed then moves` or `balance + 0.05 moves`.",
-        metavar="GOAL",
+        "--objective",
+        metavar="OBJECTIVE",
+        help=f"{options.OBJECTIVE} For example `gpus_placed then moves` or `balance + 0.05 moves`.",
     ),
 ]
 
 
 def place_command(
     instance: options.InstanceArgument,
-    goal: GoalOption = "gpus_placed then moves",
+    objective: GoalOption = "gpus_placed then moves",
     topology: TopologyOption = None,
     host_type: HostTypeOption = None,
     backend: options.BackendOption = "auto",
@@ -39,7 +42,7 @@ def place_command(
     evict: options.EvictOption = False,
     repair: Annotated[
         bool,
-        typer.Option("--repair", help="Also make right what running jobs break from the start."),
+        typer.Option("--repair", help="Also fix violations already present."),
     ] = False,
     time_limit: options.TimeLimitOption = 60.0,
     seed: options.SeedOption = 0,
@@ -61,7 +64,7 @@ def place_command(
     with progress(f"placing {problem.name}", quiet) as report:
         placement = place(
             problem,
-            goal,
+            objective,
             backend=backend,
             repair=repair,
             limits=Limits(seconds=time_limit, seed=seed),
@@ -78,8 +81,10 @@ def place_command(
         from alloc.cli.tables import certificate_table, drawn
         from alloc.report.answers import tables_of
 
+        if result.solution is not None:
+            show(_headline(problem, cast("Allocation", result.solution)))
         show(certificate_table(result.certificate, _unit(result.certificate)))
-        _show_levels(result.stages)
+        _show_stages(result.stages)
         if result.solution is not None:
             show(*map(drawn, tables_of(result.solution, problem)))
             _show_reasons(result.solution.unplaced)
@@ -96,13 +101,17 @@ def defrag_command(
     ] = None,
     empty: Annotated[
         list[str] | None,
-        typer.Option(metavar="PLACE", help="Empty this host or domain; may be given repeatedly."),
+        typer.Option(metavar="PLACE", help="Empty this host or domain; may be repeated."),
     ] = None,
     topology: TopologyOption = None,
     host_type: HostTypeOption = None,
     move_cost: Annotated[
         float,
-        typer.Option(help="Without --for or --empty: hosts that the move of a task is worth."),
+        typer.Option(
+            metavar="HOSTS",
+            help="Cost of moving one task, in hosts, without --for or --empty.",
+            min=0.0,
+        ),
     ] = 0.05,
     backend: options.BackendOption = "auto",
     move_budget: options.MoveBudgetOption = None,
@@ -152,7 +161,7 @@ def defrag_command(
         from alloc.cli.tables import certificate_table, table
 
         show(certificate_table(found.result.certificate, _unit(found.result.certificate)))
-        _show_levels(found.result.stages)
+        _show_stages(found.result.stages)
         rows = [(k, str(move)) for k, step in enumerate(steps, start=1) for move in step]
         if rows:
             plural = "" if found.num_moved == 1 else "s"
@@ -178,7 +187,7 @@ def explain_command(
         bool,
         typer.Option("--moves/--no-moves", help="Also look for moves of running jobs that help."),
     ] = True,
-    time_limit: options.TimeLimitOption = 10.0,
+    time_limit: options.TotalTimeLimitOption = 10.0,
     json: options.JsonOption = False,
     quiet: options.QuietOption = False,
 ) -> ExitCode:
@@ -216,7 +225,7 @@ def explain_command(
         return ExitCode.SOLVED
     for name, explanation in answers.items():
         if explanation is None:
-            print_text(f'job "{name}" can start now.')
+            print_text(f'job "{name}" can start now, if it alone is started.')
             continue
         print_text(explanation.sentence)
         for cure in explanation.relaxations:
@@ -226,17 +235,34 @@ def explain_command(
     return ExitCode.SOLVED
 
 
-def _show_levels(stages: "Sequence[Certificate]") -> None:
-    """Show what each level of a goal reached, where there are several."""
+def _headline(problem: "Instance", placed: "Allocation") -> str:
+    """Return what a placement comes to, in GPUs and jobs."""
+    from alloc.units import MILLI
+
+    held = sum(
+        problem.job(a.job).configurations[a.configuration].demand[0] for a in placed.assignments
+    )
+    gpus = f"{held / MILLI:,.10g} of {problem.topology.num_gpus:,} GPUs"
+    running = {assignment.job for assignment in problem.running}
+    started = sum(a.job not in running for a in placed.assignments)
+    waiting = sum(job.id not in running for job in problem.jobs)
+    return f"{gpus} in use; {started} of {waiting} waiting jobs start."
+
+
+def _show_stages(stages: "Sequence[Certificate]") -> None:
+    """Show what each stage of an objective reached, where there are several."""
     if len(stages) < 2:
         return
     from alloc.cli.tables import number, table
 
     rows = [
-        (k, c.objective_name, number(c.objective or 0.0), number(c.bound), c.status)
+        (
+            *(k, c.objective_name.replace("_", " "), number(c.objective or 0.0)),
+            *(number(c.bound), _unit(c), c.status),
+        )
         for k, c in enumerate(stages, start=1)
     ]
-    show(table(("level", "objective", "value", "bound", "status"), rows))
+    show(table(("stage", "objective", "value", "bound", "unit", "status"), rows))
 
 
 def _show_reasons(unplaced: Any) -> None:

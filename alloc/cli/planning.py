@@ -36,9 +36,6 @@ ProblemArgument = Annotated[
         show_default=False,
     ),
 ]
-GapOption = Annotated[
-    float, typer.Option(help="Stop at this relative gap between cost and proved bound.", min=0.0)
-]
 ReplayOption = Annotated[
     bool,
     typer.Option(
@@ -49,7 +46,7 @@ ReplayOption = Annotated[
 SchedulerOption = Annotated[
     str | None,
     typer.Option(
-        help="With --replay: policy of the replay.  [default: fifo]",
+        help=f"{options.SCHEDULER} That of the replay.  [default: fifo]",
         metavar="NAME",
         autocompletion=complete_scheduler,
         show_default=False,
@@ -58,7 +55,8 @@ SchedulerOption = Annotated[
 IterationsOption = Annotated[
     int | None,
     typer.Option(
-        help="With --replay: most iterations of planning and replaying.  [default: 5]",
+        metavar="N",
+        help=f"{options.ITERATIONS} Of planning and replaying, with --replay.  [default: 5]",
         min=1,
         show_default=False,
     ),
@@ -67,6 +65,7 @@ JobsOption = Annotated[
     int | None,
     typer.Option(
         "--replay-jobs",
+        metavar="N",
         help="With --replay: jobs of each replication.  [default: 1000]",
         min=20,
         show_default=False,
@@ -74,11 +73,6 @@ JobsOption = Annotated[
 ]
 _ITERATIONS, _JOBS = 5, 1000
 """Iterations of planning and replaying, and jobs of a replication, unless asked otherwise."""
-WorkersOption = Annotated[int, typer.Option(help="Processes and threads.", min=1)]
-ReportOption = Annotated[
-    Path | None,
-    typer.Option(metavar="FILE", help="Write a report for people, HTML.", show_default=False),
-]
 
 
 def _list_changes(wanted: bool) -> None:
@@ -128,16 +122,10 @@ def plan_command(
             show_default=False,
         ),
     ] = None,
-    points: Annotated[int, typer.Option(help="Points of a front of energy or carbon.", min=2)] = 6,
-    held_out: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Check the plan on what it does not see: the scenarios of a problem, or with "
-            "--replay the jobs of later weeks, as they came (`alloc plan init --hold-out`).",
-            show_default=False,
-        ),
-    ] = None,
+    points: Annotated[
+        int, typer.Option(metavar="N", help="Points of a front of energy or carbon.", min=2)
+    ] = 6,
+    held_out: options.HeldOutOption = None,
     template: Annotated[
         Path | None,
         typer.Option(
@@ -148,12 +136,12 @@ def plan_command(
         ),
     ] = None,
     time_limit: options.TimeLimitOption = 60.0,
-    gap: GapOption = 0.01,
+    gap: options.GapOption = 0.01,
     seed: options.SeedOption = 0,
-    workers: WorkersOption = 1,
+    workers: options.WorkersOption = 1,
     parallel: options.ParallelOption = None,
     output: options.OutputOption = None,
-    report: ReportOption = None,
+    report: options.ReportOption = None,
     json: options.JsonOption = False,
     quiet: options.QuietOption = False,
 ) -> ExitCode:
@@ -258,7 +246,7 @@ def what_if_command(
         list[str] | None,
         typer.Argument(
             metavar="CHANGE...",
-            help="What is otherwise, for example demand=+20%; `alloc what-if --changes` lists all.",
+            help="Changes to apply, for example demand=+20%; `alloc what-if --changes` lists all.",
             show_default=False,
         ),
     ] = None,
@@ -279,7 +267,7 @@ def what_if_command(
     other_scheduler: Annotated[
         str | None,
         typer.Option(
-            help="Another policy for the changed plan; with --replay.",
+            help="Another scheduler for the changed plan; with --replay.",
             metavar="NAME",
             autocompletion=complete_scheduler,
             show_default=False,
@@ -288,15 +276,15 @@ def what_if_command(
     iterations: IterationsOption = None,
     replay_jobs: JobsOption = None,
     time_limit: options.TimeLimitOption = 60.0,
-    gap: GapOption = 0.001,
+    gap: options.GapOption = 0.001,
     seed: options.SeedOption = 0,
-    workers: WorkersOption = 1,
+    workers: options.WorkersOption = 1,
     parallel: options.ParallelOption = None,
     output: options.OutputOption = None,
     json: options.JsonOption = False,
     quiet: options.QuietOption = False,
 ) -> ExitCode:
-    """Plan a changed problem and hold it against the base: what if a rack is lost, a team joins?
+    """Plan a changed problem and compare it with the base: what if a rack is lost, a team joins?
 
     The difference in cost is given with the range that is proved. Exit codes are those of `alloc
     plan`, for the changed problem; of several the worst.

@@ -118,9 +118,7 @@ def list_kinds(json: options.JsonOption = False) -> None:
 @app.command("show")
 def show_policy(
     policy: PolicyArgument,
-    markdown: Annotated[
-        bool, typer.Option("--markdown", help="Print the model card as Markdown.")
-    ] = False,
+    markdown: options.MarkdownOption = False,
     json: options.JsonOption = False,
     plot: PlotOption = None,
 ) -> None:
@@ -214,6 +212,7 @@ def remove(
     name: Annotated[
         str,
         typer.Argument(
+            metavar="NAME",
             help="A policy that was added.",
             autocompletion=completion.complete_added_policy,
             show_default=False,

@@ -1,15 +1,15 @@
 """``alloc ranks``."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from alloc.cli import completion, options
+from alloc.cli import options
 from alloc.cli.console import print_json, require_writable, save, show
 from alloc.cli.door import say
 from alloc.cli.exit_code import ExitCode, code_of_certificate
-from alloc.cli.settings import split_settings
+from alloc.cli.topology import FormatOption, HostTypeOption, read_file
 from alloc.errors import InstanceError
 
 if TYPE_CHECKING:
@@ -26,34 +26,40 @@ def ranks_command(
     file: Annotated[
         str,
         typer.Argument(
-            metavar="TOPOLOGY",
-            help="A topology file of any format that `alloc topology formats` lists, or - for "
-            "standard input.",
+            metavar="FILE",
+            help="The topology file, plain or .gz; - for standard input.",
             show_default=False,
         ),
     ],
-    tensor: Annotated[int, typer.Option(help="Tensor-parallel degree.", min=1)] = 1,
-    pipeline: Annotated[int, typer.Option(help="Pipeline stages.", min=1)] = 1,
-    data: Annotated[int, typer.Option(help="Data-parallel degree.", min=1)] = 1,
+    tensor: Annotated[int, typer.Option(metavar="N", help="Tensor-parallel degree.", min=1)] = 1,
+    pipeline: Annotated[int, typer.Option(metavar="N", help="Pipeline stages.", min=1)] = 1,
+    data: Annotated[int, typer.Option(metavar="N", help="Data-parallel degree.", min=1)] = 1,
     expert: Annotated[
-        int, typer.Option(help="Expert-parallel degree; it divides --data.", min=1)
+        int, typer.Option(metavar="N", help="Expert-parallel degree; it divides --data.", min=1)
     ] = 1,
-    layers: Annotated[int, typer.Option(help="Transformer layers.", min=1)] = 32,
-    hidden: Annotated[int, typer.Option(help="Hidden size.", min=1)] = 4096,
-    sequence: Annotated[int, typer.Option(help="Sequence length, tokens.", min=1)] = 4096,
-    micro_batch: Annotated[int, typer.Option(help="Sequences in a micro-batch.", min=1)] = 1,
+    layers: Annotated[int, typer.Option(metavar="N", help="Transformer layers.", min=1)] = 32,
+    hidden: Annotated[int, typer.Option(metavar="N", help="Hidden size.", min=1)] = 4096,
+    sequence: Annotated[
+        int, typer.Option(metavar="N", help="Sequence length, tokens.", min=1)
+    ] = 4096,
+    micro_batch: Annotated[
+        int, typer.Option(metavar="N", help="Sequences in a micro-batch.", min=1)
+    ] = 1,
     micro_batches: Annotated[
-        int, typer.Option(help="Micro-batches of a pipeline in a step.", min=1)
+        int, typer.Option(metavar="N", help="Micro-batches of a pipeline in a step.", min=1)
     ] = 1,
-    vocabulary: Annotated[int, typer.Option(help="Tokens in the vocabulary.", min=0)] = 0,
+    vocabulary: Annotated[
+        int, typer.Option(metavar="N", help="Tokens in the vocabulary.", min=0)
+    ] = 0,
     experts_per_token: Annotated[
-        int, typer.Option(help="Experts that a token goes to; 0 for a dense model.", min=0)
+        int,
+        typer.Option(metavar="N", help="Experts that a token goes to; 0 for a dense model.", min=0),
     ] = 0,
     data_hidden: Annotated[
         float,
         typer.Option(
-            metavar="SHARE",
-            help="Share of the gradients' all-reduce that passes behind the backward pass.",
+            metavar="FRACTION",
+            help="Fraction of the gradients' all-reduce that is overlapped with the backward pass.",
         ),
     ] = 0.0,
     hosts: Annotated[
@@ -75,8 +81,9 @@ def ranks_command(
     objective: Annotated[
         str | None,
         typer.Option(
-            metavar="step|transfer",
-            help="What is least: the time of a step (trees), or of all traffic on the links.",
+            metavar="OBJECTIVE",
+            help=f"{options.OBJECTIVE} step: the time of a step (trees); transfer: that of all "
+            "traffic on the links.",
             autocompletion=lambda: ["step", "transfer"],
             show_default=False,
         ),
@@ -103,36 +110,9 @@ def ranks_command(
             show_default=False,
         ),
     ] = None,
-    format: Annotated[
-        str | None,
-        typer.Option(
-            "--format",
-            "-f",
-            help="Format of the file; by default told from its content.",
-            autocompletion=completion.complete_topology_format,
-            show_default=False,
-        ),
-    ] = None,
-    host_type: Annotated[
-        str | None,
-        typer.Option(
-            metavar="MACHINE",
-            help="What the hosts are, where the file does not say: dgx-h100, 8x-a100-sxm-80gb.",
-            autocompletion=completion.complete_machine,
-            show_default=False,
-        ),
-    ] = None,
-    option: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--option",
-            "-O",
-            metavar="KEY=VALUE",
-            help="Option of the format; `alloc topology formats FORMAT` lists them. May be "
-            "repeated.",
-            show_default=False,
-        ),
-    ] = None,
+    format: FormatOption = None,
+    host_type: HostTypeOption = None,
+    option: options.PairsOption = None,
     time_limit: options.TimeLimitOption = 60.0,
     seed: options.SeedOption = 0,
     output: options.OutputOption = None,
@@ -144,7 +124,6 @@ def ranks_command(
     answer stands the naive order: rank 0 on the first GPU, and so on.
     """
     require_writable(output)
-    from alloc.instances.topologies import read_topology
     from alloc.problems.rank_mapping import value_mapping
     from alloc.result import Limits
     from alloc.solving import solve
@@ -165,13 +144,7 @@ def ranks_command(
         experts_per_token=experts_per_token,
         data_hidden=data_hidden,
     )
-    more: dict[str, Any] = dict(split_settings(option or [], "--option"))
-    topology, _ = read_topology(
-        "/dev/stdin" if file == "-" else file,
-        format,
-        host_type=host_type,
-        **more,
-    )
+    topology, _ = read_file(file, format, None, host_type, None, False, option)
     if not topology.links and topology.num_hosts > 1 and not bandwidth:
         say(
             "the topology states no links between hosts: every GPU is taken to get its share of "

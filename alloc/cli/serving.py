@@ -33,26 +33,38 @@ def serve_command(
     context: typer.Context,
     host: Annotated[
         str | None,
-        typer.Option(help="Where to listen; 127.0.0.1 by default.", show_default=False),
+        typer.Option(
+            metavar="HOST", help="Where to listen; 127.0.0.1 by default.", show_default=False
+        ),
     ] = None,
     port: Annotated[
         int | None,
         typer.Option(
-            help="Port; 8000 by default, 0 for any.", min=0, max=65535, show_default=False
+            metavar="PORT",
+            help="Port; 8000 by default, 0 for any.",
+            min=0,
+            max=65535,
+            show_default=False,
         ),
     ] = None,
     database: DatabaseOption = None,
     workers: Annotated[
         int | None,
-        typer.Option(help="Processes that solve; by default one a core.", show_default=False),
+        typer.Option(
+            metavar="N",
+            help=f"{options.WORKERS} By default one process for each core.",
+            show_default=False,
+        ),
     ] = None,
     memory_limit: Annotated[
         int | None,
-        typer.Option(metavar="MIB", help="Memory of one of them, 4096 by default.", min=1),
+        typer.Option(
+            metavar="MIB", help=f"{options.MEMORY} Of one process; 4096 by default.", min=1
+        ),
     ] = None,
     job_limit: Annotated[
         float | None,
-        typer.Option(metavar="SECONDS", help="Most wall time of a job, 3600 by default."),
+        typer.Option(metavar="SECONDS", help="Wall time of a job at most, 3600 by default."),
     ] = None,
     result_ttl: Annotated[
         float | None,
@@ -71,7 +83,8 @@ def serve_command(
         typer.Option("--require-tokens", help="Ask for tokens on loopback too, as behind a proxy."),
     ] = None,
     log_level: Annotated[
-        str | None, typer.Option(help="debug, info, warning or error.", show_default=False)
+        str | None,
+        typer.Option(metavar="LEVEL", help="debug, info, warning or error.", show_default=False),
     ] = None,
 ) -> None:
     """Serve over HTTP until Ctrl-C or SIGTERM; running jobs then have a while to end.
@@ -104,9 +117,12 @@ def serve_command(
 @tokens.command("add")
 def add_command(
     context: typer.Context,
-    name: Annotated[str, typer.Argument(help="Name of the client.", show_default=False)],
+    name: Annotated[
+        str, typer.Argument(metavar="CLIENT", help="Name of the client.", show_default=False)
+    ],
     weight: Annotated[
-        float, typer.Option(help="Its share of the workers relative to other clients.")
+        float,
+        typer.Option(metavar="WEIGHT", help="Its share of the workers relative to other clients."),
     ] = 1.0,
     database: DatabaseOption = None,
 ) -> None:
@@ -149,7 +165,9 @@ def list_command(
 @tokens.command("revoke")
 def revoke_command(
     context: typer.Context,
-    name: Annotated[str, typer.Argument(help="Name of the client.", show_default=False)],
+    name: Annotated[
+        str, typer.Argument(metavar="CLIENT", help="Name of the client.", show_default=False)
+    ],
     database: DatabaseOption = None,
 ) -> None:
     """Let a token be good no more; the jobs of its client go on."""

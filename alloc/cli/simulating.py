@@ -29,17 +29,13 @@ def simulate_command(
     scheduler: Annotated[
         str,
         typer.Option(
-            help="A policy by name (`alloc schedulers list`), a policy or agent in a file (.onnx, "
-            ".pt, .zip), or a class or function of your own (./rule.py:MyRule or "
-            "package.module:MyRule); options may stand behind it, as in srtf(by=time).",
+            metavar="NAME",
+            help=f"{options.SCHEDULER} Options may stand behind it, as in srtf(by=time).",
             autocompletion=completion.complete_scheduler,
             show_default=False,
         ),
     ],
-    option: Annotated[
-        list[str] | None,
-        typer.Option(metavar="KEY=VALUE", help="An option of the policy.", show_default=False),
-    ] = None,
+    option: options.PairsOption = None,
     topology: TopologyOption = None,
     host_type: HostTypeOption = None,
     knowledge: options.KnowledgeOption = "exact",
@@ -58,7 +54,7 @@ def simulate_command(
             "--output",
             "-o",
             metavar="FILE",
-            help="Write the schedule to a JSON file, for `alloc verify`.",
+            help=f"{options.OUTPUT} It is the schedule, for `alloc verify`.",
             show_default=False,
         ),
     ] = None,
@@ -135,10 +131,18 @@ def _summary(outcome: "SimulationResult") -> dict[str, Any]:
 
 
 def _for_people(summary: dict[str, Any]) -> Iterator[tuple[str, object]]:
+    from alloc.comparison.measures import MEASURES
+
     for name, value in summary.items():
+        measure = MEASURES.get(name)
+        words = name.removesuffix("_s").replace("num_", "").replace("_", " ")
         if isinstance(value, list):
-            yield name, ", ".join(value) or "none"
+            yield words, ", ".join(value) or "none"
         elif isinstance(value, dict):
-            yield from value.items()
+            yield from ((key.replace("_", " "), item) for key, item in value.items())
+        elif measure is not None:
+            yield measure.header, None if value is None else value * measure.scale
+        elif name.endswith("_s"):
+            yield f"{words} (s)", value
         elif name != "fingerprint":
-            yield name, value
+            yield words, value

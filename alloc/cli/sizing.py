@@ -11,7 +11,7 @@ from alloc.cli.completion import complete_operation_policy
 from alloc.cli.console import print_text, progress, require_writable, save, show
 from alloc.cli.door import say
 from alloc.cli.exit_code import ExitCode, code_of_certificate
-from alloc.cli.planning import WorkersOption, say_stopped
+from alloc.cli.planning import say_stopped
 from alloc.cli.sources import read_as
 from alloc.errors import InstanceError
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 FileArgument = Annotated[
     str,
     typer.Argument(
-        metavar="FILE",
+        metavar="PROBLEM",
         help="The problem, a JSON document; - for standard input.",
         show_default=False,
     ),
@@ -34,9 +34,6 @@ FileArgument = Annotated[
 WhatIfOption = Annotated[
     bool,
     typer.Option("--what-if/--no-what-if", help="Also solve with a little more of everything."),
-]
-TimeLimitOption = Annotated[
-    float, typer.Option(help="Wall time of all solves together.", metavar="SECONDS", min=0.001)
 ]
 
 
@@ -52,7 +49,7 @@ def operate_command(
     ] = "exact",
     time_limit: options.TimeLimitOption = 10.0,
     seed: options.SeedOption = 0,
-    workers: WorkersOption = 1,
+    workers: options.WorkersOption = 1,
     output: options.OutputOption = None,
     json: options.JsonOption = False,
     quiet: options.QuietOption = False,
@@ -82,15 +79,16 @@ def operate_command(
 def size_inference_command(
     problem: FileArgument,
     requests: Annotated[
-        int, typer.Option(help="Requests to simulate for each group of replicas; 0: none.", min=0)
+        int,
+        typer.Option(
+            metavar="N", help="Requests to simulate for each group of replicas; 0: none.", min=0
+        ),
     ] = 10_000,
-    iterations: Annotated[
-        int, typer.Option(help="Most iterations of solving and simulating.", min=1)
-    ] = 5,
+    iterations: options.IterationsOption = 5,
     what_if: WhatIfOption = True,
-    time_limit: TimeLimitOption = 60.0,
+    time_limit: options.TotalTimeLimitOption = 60.0,
     seed: options.SeedOption = 0,
-    workers: WorkersOption = 1,
+    workers: options.WorkersOption = 1,
     output: options.OutputOption = None,
     json: options.JsonOption = False,
     quiet: options.QuietOption = False,
@@ -122,21 +120,12 @@ def size_inference_command(
 
 def plan_quotas_command(
     problem: FileArgument,
-    held_out: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Check the quotas in the scenarios of this problem, which the plan does not see.",
-            show_default=False,
-        ),
-    ] = None,
-    iterations: Annotated[
-        int, typer.Option(help="Most iterations of solving and checking.", min=1)
-    ] = 5,
+    held_out: options.HeldOutOption = None,
+    iterations: options.IterationsOption = 5,
     what_if: WhatIfOption = True,
-    time_limit: TimeLimitOption = 60.0,
+    time_limit: options.TotalTimeLimitOption = 60.0,
     seed: options.SeedOption = 0,
-    workers: WorkersOption = 1,
+    workers: options.WorkersOption = 1,
     output: options.OutputOption = None,
     json: options.JsonOption = False,
     quiet: options.QuietOption = False,

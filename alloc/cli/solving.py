@@ -1,5 +1,7 @@
 """``alloc solve``."""
 
+from collections.abc import Sequence
+from json import loads as parse
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -9,6 +11,7 @@ from alloc.cli import options
 from alloc.cli.clusters import read_cluster
 from alloc.cli.console import (
     log_to,
+    print_json,
     print_text,
     progress,
     require_writable,
@@ -16,32 +19,31 @@ from alloc.cli.console import (
     show,
 )
 from alloc.cli.door import say
-from alloc.cli.exit_code import ExitCode, code_of_result
-from alloc.cli.sources import read_answer, read_problem, solution_of
+from alloc.cli.exit_code import ExitCode, code_of_result, worst_code
+from alloc.cli.sources import expanded, read_answer, read_problem, solution_of
 from alloc.cli.topology import HostTypeOption, TopologyOption
+from alloc.errors import InstanceError
 
 if TYPE_CHECKING:
+    from alloc.families import Family
     from alloc.result import Result
 
 
 def solve_command(
     problem: options.ProblemArgument,
-    family: options.FamilyOption = None,
+    formulation: options.FormulationOption = None,
     objective: options.ObjectiveOption = None,
     topology: TopologyOption = None,
     host_type: HostTypeOption = None,
-    method: options.MethodOption = "auto",
+    backend: options.BackendOption = "auto",
     time_limit: options.TimeLimitOption = options.SECONDS,
-    gap: Annotated[
-        float,
-        typer.Option(help="Stop at this relative gap, where a method can stop early.", min=0.0),
-    ] = options.GAP,
+    gap: options.GapOption = options.GAP,
     seed: options.SeedOption = 0,
-    workers: Annotated[int, typer.Option(help="Threads of the solver.", min=1)] = 1,
+    workers: options.WorkersOption = 1,
     memory_limit: Annotated[
         int | None,
         typer.Option(
-            help="Memory that the search may take; near it the best answer so far is kept.",
+            help=f"{options.MEMORY} Near it the best answer so far is kept.",
             metavar="MIB",
             min=1,
             show_default=False,
@@ -62,11 +64,19 @@ def solve_command(
 ) -> ExitCode:
     """Solve a problem of any family, with a proof of how good the answer is.
 
+    The name of a family of stored instances, such as elastic-tiny, solves each of them.
     Ctrl-C ends the search and keeps the best answer found. Exit code: 0 with an answer, 3 if there
     is proved to be none, 4 if a limit came first.
     """
     require_writable(output)
-    asked = read_problem(problem, read_cluster(topology, host_type))
+    references = expanded([problem])
+    if len(references) > 1 and (output is not None or warm_start is not None):
+        raise InstanceError(
+            f'"{problem}" is a family of {len(references)} instances, and --output and '
+            f'--warm-start are of one answer; give one instance, such as "{references[0]}".'
+        )
+    cluster = read_cluster(topology, host_type)
+    problems = [read_problem(reference, cluster) for reference in references]
     start = None
     if warm_start is not None:
         start = read_answer(warm_start)
@@ -75,17 +85,26 @@ def solve_command(
     from alloc.result import Limits
     from alloc.solving import solve
 
-    chosen = family_of(asked, family)
-    with log_to(log_file), progress(f"solving {asked.name}", quiet) as report:
-        result = solve(
-            asked,
-            chosen.name,
-            method,
-            objective=objective,
-            limits=Limits(time_limit, gap, seed, workers, memory_limit),
-            warm_start=start,
-            progress=report,
-        ).complete()
+    chosen = family_of(problems[0], formulation)
+    results: "list[Result[Any]]" = []
+    with log_to(log_file):
+        for asked in problems:
+            with progress(f"solving {asked.name}", quiet) as report:
+                result = solve(
+                    asked,
+                    chosen.name,
+                    backend,
+                    objective=objective,
+                    limits=Limits(time_limit, gap, seed, workers, memory_limit),
+                    warm_start=start,
+                    progress=report,
+                ).complete()
+            results.append(result)
+            if result.certificate.limit == "interrupt":
+                break
+    if len(problems) > 1:
+        return _show_family(chosen, problems, results, json)
+    (asked,) = problems
     if output is not None:
         save(result.to_json, output)
     if json:
@@ -96,6 +115,32 @@ def solve_command(
         show(*result_tables(chosen, asked, result))
     _explain(result, output)
     return code_of_result(result)
+
+
+def _show_family(
+    family: "Family", problems: Sequence[Any], results: "Sequence[Result[Any]]", json: bool
+) -> ExitCode:
+    """Print what came of each instance of a family, and return the worst exit code."""
+    if json:
+        print_json([parse(result.to_json()) for result in results])
+    else:
+        from alloc.cli.tables import percent, table
+
+        first = results[0].certificate
+        unit = family.unit(problems[0], first.objective_name)
+        what = f"{first.objective_name.replace('_', ' ')}, {unit}".rstrip(", ")
+        rows = [
+            (
+                *(asked.name, r.certificate.status.replace("_", " "), r.certificate.objective),
+                *(r.certificate.bound, percent(r.certificate.gap)),
+                round(r.certificate.seconds, 2),
+            )
+            for asked, r in zip(problems, results, strict=False)
+        ]
+        show(table(("instance", "status", what, "bound", "gap", "time, s"), rows))
+    if len(results) < len(problems):
+        say(f"interrupted: {len(problems) - len(results)} instances were not begun.")
+    return worst_code(code_of_result(result) for result in results)
 
 
 def _explain(result: "Result[Any]", output: Path | None) -> None:

@@ -1,7 +1,7 @@
 """Sources: what INSTANCE and SOLUTION on the command line stand for."""
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -175,6 +175,19 @@ def stored_ids() -> list[str]:
     from alloc.instances import manifest
 
     return [entry.id for entry in manifest()]
+
+
+def expanded(references: Iterable[str]) -> list[str]:
+    """Return the references with the name of a family replaced by its instances."""
+    found: list[str] = []
+    for reference in references:
+        if Path(reference).suffix or Path(reference).exists() or "/" in reference:
+            found.append(reference)
+            continue
+        from alloc.instances import families
+
+        found += families().get(reference, (reference,))
+    return found
 
 
 def read_any(reference: str) -> Any:

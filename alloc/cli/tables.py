@@ -103,7 +103,7 @@ def _cell(value: object) -> str:
 _BOUND_PROOF = {
     "recomputed": "recomputed by alloc from the multipliers",
     "confirmed": "proved by two runs: of two solvers, or of one with and without its presolve",
-    "claimed": "the solver's word",
+    "claimed": "reported by the solver, not re-verified",
     "none": "not proved",
 }
 

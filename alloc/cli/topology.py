@@ -40,7 +40,8 @@ FormatOption = Annotated[
     typer.Option(
         "--format",
         "-f",
-        help="Its format; by default told from its content.",
+        metavar="NAME",
+        help="Format of the file; by default told from its content.",
         autocompletion=completion.complete_topology_format,
         show_default=False,
     ),
@@ -72,7 +73,10 @@ TopologyOption = Annotated[
         show_default=False,
     ),
 ]
-NameOption = Annotated[str | None, typer.Option(help="Name of the topology.", show_default=False)]
+NameOption = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help=f"{options.NAME} Of the topology.", show_default=False),
+]
 PiecesOption = Annotated[
     bool, typer.Option("--allow-pieces", help="A tree of switches may fall into pieces.")
 ]
@@ -82,7 +86,7 @@ ReaderPairs = Annotated[
         "--option",
         "-O",
         metavar="KEY=VALUE",
-        help="Option of the format; `alloc topology formats FORMAT` lists them. May be repeated.",
+        help=f"{options.PAIRS} `alloc topology formats FORMAT` lists those of a format.",
         show_default=False,
     ),
 ]
@@ -142,6 +146,7 @@ def convert_topology(
     to: Annotated[
         str | None,
         typer.Option(
+            metavar="NAME",
             help="Format to write; by default as the name of OUTPUT says, .json being alloc's own.",
             autocompletion=completion.complete_written_topology_format,
             show_default=False,
@@ -190,6 +195,7 @@ def list_formats(
     format: Annotated[
         str | None,
         typer.Argument(
+            metavar="NAME",
             help="Show the options of this format.",
             autocompletion=completion.complete_any_topology_format,
             show_default=False,

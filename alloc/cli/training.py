@@ -79,13 +79,14 @@ def window_policy(
     teacher: Annotated[
         str,
         typer.Option(
-            help="Scheduler that is imitated.", autocompletion=completion.complete_scheduler
+            metavar="NAME", help=options.TEACHER, autocompletion=completion.complete_scheduler
         ),
     ] = "exact-progress",
-    iterations: Annotated[int, typer.Option(help="Iterations of DAgger.", min=1)] = 12,
+    iterations: options.IterationsOption = 12,
     encoding: Annotated[
         str,
         typer.Option(
+            metavar="NAME",
             help="How jobs are shown: released, rescaled or paper.",
             autocompletion=lambda: ["released", "rescaled", "paper"],
         ),
@@ -122,6 +123,7 @@ def dl2(
     preset: Annotated[
         str,
         typer.Option(
+            metavar="NAME",
             help="released, as DL2's code is; released-experiment, as the template of its "
             "experiments is; paper, as the paper says.",
             autocompletion=lambda: ["released", "released-experiment", "paper"],
@@ -129,19 +131,24 @@ def dl2(
     ] = "released",
     ablation: Annotated[
         list[str] | None,
-        typer.Option(help="Leave something out, such as no-critic; may be repeated."),
+        typer.Option(
+            metavar="NAME", help="Leave something out, such as no-critic; may be repeated."
+        ),
     ] = None,
     teacher: Annotated[
         str | None,
         typer.Option(
-            help="Scheduler that the supervised phase imitates, by default DRF.",
+            metavar="NAME",
+            help=f"{options.TEACHER} In the supervised phase; by default DRF.",
             autocompletion=completion.complete_scheduler,
             show_default=False,
         ),
     ] = None,
     updates: Annotated[
         int | None,
-        typer.Option(help="Updates of actor and critic, by default 6,000.", show_default=False),
+        typer.Option(
+            metavar="N", help="Updates of actor and critic, by default 6,000.", show_default=False
+        ),
     ] = None,
     change: Annotated[
         list[str] | None,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from alloc.cli import options
 from alloc.cli.console import print_json, progress, show
 from alloc.cli.door import say
 from alloc.cli.policies import draw, require_picture
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 MinutesOption = Annotated[
     float,
     typer.Option(
+        metavar="MINUTES",
         help="About how long on one core; the steps follow from it, not from the clock.",
         min=0.01,
     ),
@@ -34,7 +36,7 @@ FolderOption = Annotated[
         show_default=False,
     ),
 ]
-NameOption = Annotated[str, typer.Option(help="Name of the policy.")]
+NameOption = Annotated[str, typer.Option(metavar="NAME", help=f"{options.NAME} Of the policy.")]
 
 
 def _no_more() -> Mapping[str, Any]:

@@ -226,7 +226,7 @@ class Client:
         problem
             The base, or the id of a problem stored with alloc.
         changes
-            What is otherwise: text such as ``"demand=+20%"``, as
+            Changes to apply: text such as ``"demand=+20%"``, as
             ``alloc.planning.change_text.read_change`` takes it, or documents of changes.
         **options
             Those of `submit_plan`, and ``other_scheduler``: name of another policy for the changed

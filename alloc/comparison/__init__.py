@@ -1,4 +1,4 @@
-"""Comparisons: schedulers × instances × seeds, beside the certified bound."""
+"""Comparisons: schedulers × instances × seeds, against the certified bound."""
 
 from alloc.comparison.bounds import Bound as Bound
 from alloc.comparison.cells import Cell as Cell

@@ -41,7 +41,7 @@ _CLAIRVOYANT = "all jobs and all their work, from the start"
 
 @dataclass(frozen=True)
 class Comparison(Tabular):
-    """Schedulers beside the certified bound.
+    """Schedulers against the certified bound.
 
     Parameters
     ----------

@@ -90,7 +90,7 @@ def compare(
     progress: Progress | None = None,
     resume: bool = True,
 ) -> Comparison:
-    """Run every scheduler on every instance with every seed, beside the certified bound.
+    """Run every scheduler on every instance with every seed, against the certified bound.
 
     Parameters
     ----------

@@ -84,7 +84,7 @@ class Table:
 def gap_tables(
     comparison: Comparison, by: By = "instance", method: Method = "t"
 ) -> tuple[Table, ...]:
-    """Return a table for each instance or family: every scheduler beside the certified bound.
+    """Return a table for each instance or family: every scheduler against the certified bound.
 
     Parameters
     ----------
@@ -143,6 +143,12 @@ def _gap_table(comparison: Comparison, by: By, name: str, group: Sequence[Summar
     elif by == "instance":
         remarks.append(certificate_sentence(comparison.bound(name)))
         remarks.append(_time_sentence(comparison.instance(name)))
+        weights = {job.weight for job in comparison.instance(name).jobs}
+        if comparison.settings.objective == "weighted_jct" and len(weights) > 1:
+            remarks.append(
+                "Jobs differ in weight: the schedule of least weighted JCT need not be that of "
+                "least mean JCT."
+            )
     else:
         members = _members(comparison, name)
         remarks.append(proof_sentence(comparison.bound_proofs(members)))
@@ -168,7 +174,7 @@ def _gap_table(comparison: Comparison, by: By, name: str, group: Sequence[Summar
     if comparison.missing:
         remarks.append(f"Unfinished: {comparison.missing} cells are still to be run.")
     title = f"{name}, all instances" if by == "family" else name
-    return Table(f"Schedulers beside the certified bound: {title}", columns, rows, tuple(remarks))
+    return Table(f"Schedulers against the certified bound: {title}", columns, rows, tuple(remarks))
 
 
 def _is_shown(measure: Measure, group: Sequence[Summary]) -> bool:
@@ -194,6 +200,15 @@ def row_name(comparison: Comparison, by: By, summary: Summary) -> str:
 
 def _members(comparison: Comparison, family: str) -> list[str]:
     return list(dict.fromkeys(r.fingerprint for r in comparison.rows if r.family == family))
+
+
+def _information_used(table: Table) -> str:
+    """Return what each scheduler looks at, those that look at the same together."""
+    users: dict[str, list[str]] = {}
+    for row in table.rows:
+        users.setdefault(row[-1], []).append(row[0])
+    listed = "; ".join(f"{', '.join(names)}: {uses}" for uses, names in users.items())
+    return f"Information used: {listed}."
 
 
 def _fallbacks(comparison: Comparison, by: By, name: str) -> list[str]:
@@ -261,7 +276,7 @@ def certificate_sentence(bound: Bound) -> str:
     word = {
         "recomputed": "the bound was proved again here by weak duality, without the solver",
         "confirmed": "two runs, of two solvers or of one with and without its presolve, proved it",
-        "claimed": f"the bound is the word of {solver_name(certificate)}",
+        "claimed": f"the bound is reported by {solver_name(certificate)} and not re-verified",
         "none": "nothing is proved",
     }[certificate.bound_proof]
     words = objective_words(certificate.objective_name)
@@ -274,7 +289,7 @@ def certificate_sentence(bound: Bound) -> str:
         return f"{proof} No schedule was found: {_stopped(certificate)}"
     checked = "checked independently of the solver" if certificate.verified else "not checked"
     if certificate.status == "optimal":
-        return f"{proof} The optimum reaches it ({checked})."
+        return f"{proof} The schedule found attains it ({checked})."
     whose = "" if bound.source is None else f"; it is that of {bound.source}"
     gap = gap_to(bound.value, certificate.objective)
     above = "" if gap is None else f", at most {show_percent(gap)} above the optimum"
@@ -399,9 +414,13 @@ def to_rich(table: Table, width: int | None = None) -> RichTable:
     room = Console().width if width is None else width
     shown = [k for k, c in enumerate(table.columns) if room >= _ROOM[c.importance]]
     remarks = list(table.remarks)
-    if len(table.columns) - 1 not in shown and table.columns[-1].header == USES:
-        remarks.insert(
-            1, "It uses: " + "; ".join(f"{row[0]}: {row[-1]}" for row in table.rows) + "."
+    hidden = [c.header for k, c in enumerate(table.columns) if k not in shown]
+    if USES in hidden:
+        remarks.insert(1, _information_used(table))
+        hidden.remove(USES)
+    if hidden:
+        remarks.append(
+            f"Not shown at this width: {', '.join(hidden)}; a wider terminal or --json shows them."
         )
     drawn = RichTable(
         # Names are text, not markup, whatever brackets they hold.

@@ -39,15 +39,15 @@ KINDS: Mapping[str, type[Any]] = {
 
 GRAMMAR = (
     ("demand=+20%, demand:CLASS=-10%", "more or fewer jobs, of all classes or one"),
-    ("demand=x2, demand:CLASS=x0.5", "so many times as many jobs; x goes with prices too"),
-    ("hosts:OFFER@SITE=-2", "owned hosts lost, or with + more of them without a purchase"),
-    ("rack:OFFER@SITE", "a rack of owned hosts lost, with its space"),
-    ("close:SITE", "a site and what is owned there gone"),
-    ("without:OFFER", "an offer no longer sold"),
-    ("price:OFFER=-10%", "another price of an offer"),
-    ("energy-price=+30%, energy-price:SITE=+30%", "another price of energy"),
-    ("budget=2e6, budget=none", "another budget over all quarters"),
-    ("goal:CLASS=wait 2h 95%, goal:CLASS=jct 8h mean, goal:CLASS=none", "another goal"),
+    ("demand=x2, demand:CLASS=x0.5", "multiply the jobs; x works for prices too"),
+    ("hosts:OFFER@SITE=-2", "lose owned hosts, or with + add some without a purchase"),
+    ("rack:OFFER@SITE", "lose a rack of owned hosts, with its space"),
+    ("close:SITE", "close a site, with what is owned there"),
+    ("without:OFFER", "remove an offer"),
+    ("price:OFFER=-10%", "change the price of an offer"),
+    ("energy-price=+30%, energy-price:SITE=+30%", "change the price of energy"),
+    ("budget=2e6, budget=none", "set the budget over all quarters"),
+    ("goal:CLASS=wait 2h 95%, goal:CLASS=jct 8h mean, goal:CLASS=none", "set the goal of a class"),
 )
 """What a change can look like as text, with what it means."""
 

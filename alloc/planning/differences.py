@@ -161,7 +161,7 @@ def what_if(
     problem
         The base.
     changes
-        What is otherwise (`alloc.planning.changes`).
+        Changes to apply (`alloc.planning.changes`).
     base
         The plan of the base, if there is one already.
     limits, replay, max_iterations, progress

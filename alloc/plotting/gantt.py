@@ -287,4 +287,6 @@ def _explain_colours(ax: Axes, scale: _Scale, gpus: bool) -> None:
         sizes = [sizes[k] for k in picks]
     for size in sizes:
         word = ("GPU" if gpus else "task") + ("" if 0 < size <= 1 else "s")
+        if gpus and not size:
+            word = "GPUs, CPU only"
         ax.bar(0, 0, color=scale.colours([size])[0], label=f"{size:g} {word}")

@@ -75,6 +75,7 @@ def plot_costs(report: PlanReport, *, title: str | None = None, ax: Axes | None 
     ax.bar(quarters, books.spent, width=0.62, color=OKABE_ITO["blue"], zorder=2, label="expected")
     ax.vlines(quarters, low, high, color=INK, linewidth=1.4, zorder=3, label="over the scenarios")
     _quarters(ax, len(quarters))
+    ax.yaxis.set_major_formatter("{x:,.0f}")
     ax.set_ylabel(f"money, {report.problem.currency}")
     add_legend(ax)
     set_title(ax, title)
@@ -200,5 +201,6 @@ def _stack(ax: Axes, layers: dict[str, np.ndarray[tuple[int], np.dtype[np.float6
 
 
 def _quarters(ax: Axes, count: int) -> None:
-    ax.set_xticks(range(count), [f"Q{quarter}" for quarter in range(count)])
+    ax.set_xticks(range(count))
+    ax.set_xlabel("quarter (0 is the first)")
     ax.grid(False, axis="x")

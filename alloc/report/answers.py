@@ -139,7 +139,10 @@ def _(allocation: Allocation, problem: Any) -> list[Table]:
         for a in allocation.assignments
     ]
     waiting = len(problem.jobs) - len(rows)
-    return [Table(("job", "runs as", "hosts"), rows, note=f"{waiting} jobs wait")]
+    note = (
+        "no job waits" if not waiting else f"{waiting} job{'s wait' if waiting > 1 else ' waits'}"
+    )
+    return [Table(("job", "runs as", "hosts"), rows, note=note)]
 
 
 @tables_of.register

@@ -11,7 +11,7 @@ from alloc.documents.files import write_text
 from alloc.planning.documents import encode_report
 from alloc.planning.report import PlanReport
 from alloc.plotting.plans import plot_costs, plot_goals, plot_hosts
-from alloc.problems.right_sizing.plan_tables import money, plan_tables
+from alloc.problems.right_sizing.plan_tables import money, plan_headline, plan_tables
 from alloc.report.pages import page, page_table
 from alloc.report.sections import Drawing
 
@@ -97,13 +97,14 @@ def _figure(ax: Axes) -> Figure:
 
 def _outcome(report: PlanReport) -> str:
     certificate = report.result.certificate
+    cost = plan_headline(certificate, report.problem.currency)
     if report.replayed is not None:
-        return report.replayed.sentence
+        return f"{cost} {report.replayed.sentence}".lstrip()
     if report.result.conflict is not None:
         return report.result.conflict
-    if certificate.objective is None:
+    if not cost:
         return f"No plan was found: {certificate.status.replace('_', ' ')}."
-    return "The plan was not replayed in the simulator."
+    return f"{cost} It was not replayed in the simulator: its goals hold in the model."
 
 
 def _facts(certificate: Certificate, currency: str) -> list[tuple[str, str]]:

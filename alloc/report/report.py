@@ -16,14 +16,15 @@ from alloc.documents.files import write_text
 from alloc.errors import InstanceError, nearest
 from alloc.plotting import save_figure
 from alloc.report.pages import page
-from alloc.report.sections import Section, best_scheduler, build_section
+from alloc.report.sections import Section, build_section
+from alloc.report.verdict import contrast
 
 
 def write_report(
     comparison: Comparison,
     path: str | PathLike[str],
     *,
-    title: str = "Schedulers beside the certified optimum",
+    title: str = "Schedulers against the certified optimum",
     scheduler: str | None = None,
     command: str | None = None,
     figures: str | PathLike[str] | None = None,
@@ -39,7 +40,8 @@ def write_report(
     title
         Title of the page.
     scheduler
-        Label of the scheduler to draw against the optimum; by default the one with the least gap.
+        Label of the scheduler to draw against the optimum; by default FIFO, else the one with the
+        largest gap: equal schedules would show nothing.
     command
         Command line that made the comparison, for the section on how to reproduce it; by default
         the call from Python.
@@ -58,7 +60,7 @@ def write_report(
     AllocError
         If a file cannot be written.
     """
-    beside = best_scheduler(comparison) if scheduler is None else scheduler
+    beside = contrast(comparison) if scheduler is None else scheduler
     if beside not in comparison.experiment.schedulers:
         known = comparison.experiment.schedulers
         raise InstanceError(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -34,10 +34,15 @@ from alloc.plotting.axes import time_unit
 from alloc.plotting.trace import trace_of
 from alloc.problems.allocation.instance import Instance
 from alloc.problems.allocation.solution import Schedule
+from alloc.report.verdict import mean_gaps, ties, verdict
 from alloc.units import MILLI, RESOURCES
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+
+MAX_LINES = 8
+"""Lines of a plot that the eye still tells apart."""
 
 
 @dataclass(frozen=True)
@@ -74,12 +79,16 @@ class Section:
         Id on the page.
     facts
         What the instance is: pairs of word and value.
+    verdict
+        Who is how far from what is possible, one sentence; None where nobody has a gap.
+    ties
+        Why schedulers with equal rows are equal, a sentence for each group.
     certificate
         What is proved, in plain words.
     claims
         The certificate's figures: pairs of word and value.
     table
-        Schedulers beside the bound.
+        Schedulers against the bound.
     drawings
         The figures.
     """
@@ -87,6 +96,8 @@ class Section:
     title: str
     anchor: str
     facts: tuple[tuple[str, str], ...]
+    verdict: str | None
+    ties: tuple[str, ...]
     certificate: str
     claims: tuple[tuple[str, str], ...]
     table: Table
@@ -113,7 +124,7 @@ def build_section(comparison: Comparison, fingerprint: str, beside: str, anchor:
         lambda: _gaps(instance, summaries, anchor),
         lambda: _gantt(comparison, instance, beside, anchor),
         lambda: _utilisation(comparison, instance, beside, anchor),
-        lambda: _jcts(comparison, instance, anchor),
+        lambda: _jcts(comparison, instance, beside, anchor),
         lambda: _convergence(comparison, instance, anchor),
     )
     drawings = tuple(drawing for build in builders if (drawing := build()) is not None)
@@ -121,23 +132,14 @@ def build_section(comparison: Comparison, fingerprint: str, beside: str, anchor:
         instance.name,
         anchor,
         instance_facts(instance),
+        verdict(comparison, fingerprint),
+        tuple(ties(comparison, fingerprint)),
         certificate_sentence(comparison.bound(fingerprint)),
         _claims(comparison, fingerprint),
         # What each scheduler uses has a table of its own; this one is wide enough.
         gap_table(comparison, instance.name).without(USES),
         drawings,
     )
-
-
-def best_scheduler(comparison: Comparison) -> str:
-    """Return the scheduler to draw beside the optimum: the smallest mean gap, else the first."""
-    gaps: dict[str, list[float]] = {}
-    for row in comparison.rows:
-        if row.gap is not None and row.scheduler != OPTIMUM:
-            gaps.setdefault(row.scheduler, []).append(row.gap)
-    if not gaps:
-        return comparison.experiment.schedulers[0]
-    return min(gaps, key=lambda name: (-len(gaps[name]), math.fsum(gaps[name]) / len(gaps[name])))
 
 
 def instance_facts(instance: Instance) -> tuple[tuple[str, str], ...]:
@@ -293,7 +295,7 @@ def _utilisation(
         instance,
         found,
         resource="gpu_milli" if gpus else "cpu_milli",
-        names=comparison.schedulers,
+        names=found,
         ax=figure.add_subplot(),
     )
     held = "GPUs" if gpus else "CPU cores"
@@ -306,20 +308,60 @@ def _utilisation(
     )
 
 
-def _jcts(comparison: Comparison, instance: Instance, anchor: str) -> Drawing | None:
+def _jcts(comparison: Comparison, instance: Instance, beside: str, anchor: str) -> Drawing | None:
     names = list(_schedules(comparison, instance, comparison.schedulers))
     if not names:
         return None
     jcts = {name: comparison.jcts(instance.fingerprint, name) for name in names}
-    figure = new_figure(8.5, max(3.4, 0.24 * len(names)))
-    plot_jct_distribution(jcts, names=comparison.schedulers, ax=figure.add_subplot())
+    groups = told_apart(jcts, mean_gaps(comparison, instance.fingerprint), beside)
+    figure = new_figure(8.5, 3.4)
+    # The legend has room for two names; which others are equal, the table's remarks say.
+    plot_jct_distribution(
+        {
+            " = ".join(names[:2]) + (f" = {len(names) - 2} more" if names[2:] else ""): jcts[
+                names[0]
+            ]
+            for names in groups
+        },
+        ax=figure.add_subplot(),
+    )
     medians = ", ".join(f"{n} {show_time(sorted(v)[(len(v) - 1) // 2])}" for n, v in jcts.items())
+    drawn = sum(map(len, groups))
+    left_out = f" {drawn} of {len(jcts)} are drawn, from the best to the worst."
     return Drawing(
         f"{anchor}-jct",
-        "Share of jobs that complete within a time, for each scheduler (first seed).",
+        "Share of jobs that complete within a time, for each scheduler (first seed)."
+        + (left_out if drawn < len(jcts) else ""),
         f"Distributions of job completion times on {instance.name}. Medians: {medians}.",
         figure,
     )
+
+
+def told_apart(
+    jcts: Mapping[str, Sequence[float]], gaps: Mapping[str, float], beside: str
+) -> list[list[str]]:
+    """Return the names of at most `MAX_LINES` curves: equal ones together, of many a spread.
+
+    Parameters
+    ----------
+    jcts
+        Completion times by scheduler, the optimum among them.
+    gaps
+        Gaps by scheduler, the smallest first.
+    beside
+        The scheduler that the other figures show; it is kept, as the optimum is.
+    """
+    rank = {name: k for k, name in enumerate((OPTIMUM, *gaps))}
+    alike: dict[tuple[float, ...], list[str]] = {}
+    for name in sorted(jcts, key=lambda name: rank.get(name, len(rank))):
+        alike.setdefault(tuple(jcts[name]), []).append(name)
+    groups = list(alike.values())
+    kept = [names for names in groups if OPTIMUM in names or beside in names]
+    others = [names for names in groups if names not in kept]
+    room = MAX_LINES - len(kept)
+    if len(others) > room:
+        others = [others[round(i * (len(others) - 1) / (room - 1))] for i in range(room)]
+    return [names for names in groups if names in kept or names in others]
 
 
 def _convergence(comparison: Comparison, instance: Instance, anchor: str) -> Drawing | None:

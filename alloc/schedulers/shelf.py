@@ -73,10 +73,10 @@ def policy_path(name: str) -> Path:
         return Path(name)
     known = {**added_policies(), **shipped_policies()}
     if name not in known:
-        listed = f"Known: {', '.join(known)}" if known else "None is on the shelf yet"
+        listed = f"Known: {', '.join(known)}" if known else "None was added yet"
         raise InstanceError(
-            f'there is no policy "{name[:100]}"{nearest(name, known, ".")} {listed}; a policy '
-            f"elsewhere is named by its path, which ends in {SUFFIX}."
+            f'there is no policy "{name[:100]}"{nearest(name, known, ".")} {listed}; name one '
+            f"in another folder by its path, which ends in {SUFFIX}."
         )
     return known[name]
 

@@ -113,7 +113,7 @@ class ExplanationsDocument(Answer):
 
 
 class ComparisonDocument(BaseModel):
-    """A comparison: schedulers beside the certified bound."""
+    """A comparison: schedulers against the certified bound."""
 
     schema_version: Literal[1]
     kind: Literal["comparison"]

@@ -161,7 +161,7 @@ OPERATIONS: Sequence[Operation] = (
     ),
     Operation(
         "compare",
-        "Run schedulers on instances, beside the certified bound.",
+        "Run schedulers on instances, against the certified bound.",
         CompareRequest,
         "alloc.server.runs:run_compare",
         "A comparison document.",

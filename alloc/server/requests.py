@@ -74,16 +74,16 @@ class SolveRequest(Request):
     }
 
     instance: AnyProblemField = Field(
-        description="The problem: an instance, or the document of any other problem of "
-        "/v1/families; or the id of a stored one."
+        description="The problem: an instance or a problem of any other family; or the id "
+        "of a stored one."
     )
     formulation: str | None = Field(
         None,
-        description="What is solved, a family of /v1/families; null: that of the problem, of an "
-        "instance malleable.",
+        description="What is solved: a formulation by name; by default that of the problem, of "
+        "an instance malleable.",
     )
     objective: str | None = Field(
-        None, description="What is optimised; null: the family's own objective."
+        None, description="What to optimise; by default the formulation's own objective."
     )
     backend: Annotated[
         str,
@@ -112,12 +112,10 @@ class PlaceRequest(Request):
     )
     backend: Backend = "auto"
     move_budget: Annotated[Whole, Field(ge=0)] | None = Field(
-        None, description="Most running tasks that may move; null: what the instance says."
+        None, description="Running tasks that may move, at most; by default what the instance says."
     )
     evict: bool = Field(False, description="Whether running preemptible jobs may be stopped.")
-    repair: bool = Field(
-        False, description="Whether to make right what running jobs break from the start."
-    )
+    repair: bool = Field(False, description="Whether to fix violations already present as well.")
     time_limit_s: TimeLimit = 60.0
     seed: Seed = 0
     workers: Threads = 1
@@ -130,19 +128,19 @@ class ExplainRequest(Request):
     topology: TopologyDocument | None = Field(
         None, description="A cluster instead of the instance's own."
     )
-    job: str | None = Field(None, description="A waiting job; null: all of them.")
+    job: str | None = Field(None, description="A waiting job; by default all of them.")
     moves: bool = Field(True, description="Whether to look for moves of running jobs that help.")
     time_limit_s: TimeLimit = 10.0
 
 
 class CompareRequest(Request):
-    """Run schedulers on instances, beside the certified bound."""
+    """Run schedulers on instances, against the certified bound."""
 
     instances: list[InstanceField] = Field(
         min_length=1, max_length=_MAX_INSTANCES, description="The instances, all different."
     )
     schedulers: list[str] = Field(
-        min_length=1, max_length=_MAX_SCHEDULERS, description="Names; see /v1/schedulers."
+        min_length=1, max_length=_MAX_SCHEDULERS, description="Names of schedulers."
     )
     seeds: Annotated[Whole, Field(ge=1, le=_MAX_SEEDS)] = Field(
         1, description="Simulations of each scheduler on each instance, with seeds from 0."

@@ -41,12 +41,12 @@ Gap = Annotated[
 class ReplayPart(Request):
     """How a plan is replayed in the simulator."""
 
-    scheduler: str = Field("fifo", description="Policy of every pool; see /v1/schedulers.")
+    scheduler: str = Field("fifo", description="Scheduler of every pool, by name.")
     jobs: Annotated[Whole, Field(ge=20, le=20_000)] = Field(
         1000, description="Jobs of each replication."
     )
     rounds: Annotated[Whole, Field(ge=1, le=20)] = Field(
-        5, description="Most iterations of planning and replaying."
+        5, description="Iterations of planning and replaying, at most."
     )
 
 
@@ -55,7 +55,8 @@ class PlanRequest(Request):
 
     problem: ProblemField = Field(description="The problem, or the id of a stored one.")
     replay: ReplayPart | None = Field(
-        None, description="Replay the plan and tighten it until the goals hold; null: do not."
+        None,
+        description="Replay the plan and tighten it until the goals hold; left out: no replay.",
     )
     time_limit_s: SolveLimit = 20.0
     gap: Gap = 0.01
@@ -74,11 +75,11 @@ class WhatIfRequest(PlanRequest):
     changes: list[str | dict[str, Any]] = Field(
         [],
         max_length=_MAX_CHANGES,
-        description='What is otherwise: text such as "demand=+20%", or objects such as '
-        '{"change": "demand", "factor": 1.2}.',
+        description='Changes to apply, one a line, for example "demand=+20%"; programs may '
+        'also send objects such as {"change": "demand", "factor": 1.2}.',
     )
     other_scheduler: str | None = Field(
-        None, description="Another policy for the changed plan; needs a replay."
+        None, description="Another scheduler for the changed plan; needs a replay."
     )
     gap: Gap = 0.001
 

@@ -184,7 +184,7 @@ def detect_format(text: TopologyText) -> TopologyFormat:
             "format."
         )
     raise InstanceError(
-        f"{text.file}: looks like no topology format that alloc knows; name its format, one of "
+        f"{text.file}: its topology format is not recognised; name it, one of "
         f"{', '.join(_readable())}."
     )
 

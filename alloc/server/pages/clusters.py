@@ -106,7 +106,7 @@ def compare_view(comparison: Document) -> View:
     ]
     caption = "Gap of each scheduler to the certified bound, mean over instances and seeds."
     table = Table(
-        "Schedulers beside the bound",
+        "Schedulers against the bound",
         ("scheduler", "gap, %", "mean completion time, s", "utilisation, %"),
         [
             (name, show(_percent(found[name])), show(jct[name]), show(_percent(use[name])))
@@ -124,7 +124,7 @@ def compare_view(comparison: Document) -> View:
     else:
         tables.append(table)
     rivals = [name for name in shown if name != "optimum"]
-    verdict = "No scheduler could be held against a bound."
+    verdict = "No scheduler could be compared with a bound."
     if rivals:
         best = min(rivals, key=lambda name: found[name])
         verdict = f"{best} comes nearest: {show(_percent(found[best]))} % above the proved bound."

@@ -111,8 +111,8 @@ def certificate_facts(certificate: Document, unit: str = "") -> list[tuple[str, 
     if value is not None:
         rows.append((name, show(number_of(value)) + after))
     if math.isfinite(bound):
-        word = "at most" if certificate["sense"] == "max" else "at least"
-        rows.append((f"any answer has {word}", show(bound) + after))
+        side = "upper" if certificate["sense"] == "max" else "lower"
+        rows.append((f"{side} bound", show(bound) + after))
     gap = gap_of(certificate)
     if gap is not None:
         rows.append(("gap", f"{100 * gap:.2f} %"))
@@ -168,6 +168,6 @@ def number_of(value: Any) -> float:
 _PROOFS = {
     "recomputed": "proved again here, without the solver",
     "confirmed": "proved by two runs: of two solvers, or of one with and without its presolve",
-    "claimed": "the solver's word",
+    "claimed": "reported by the solver, not re-verified",
     "none": "none",
 }

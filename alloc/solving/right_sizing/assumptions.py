@@ -50,8 +50,9 @@ def _queueing(data: SizingData) -> list[str]:
         if data.pool_gpus >= ANY_POOL:
             origin = "so large that size makes no difference; what smaller pools need is in margins"
         found.append(
-            f"Room for the goals of {_counted(len(goals), 'class', 'classes')} is by Erlang's "
-            f"formula for waiting times in pools of {_counted(round(data.pool_gpus), 'GPU')} "
+            f"The buffer for the goals of {_counted(len(goals), 'class', 'classes')} is sized with "
+            f"Erlang's formula for waiting times in pools of "
+            f"{_counted(round(data.pool_gpus), 'GPU')} "
             f"({origin}): Poisson arrivals, exponential run times, first come first served; "
             "smaller pools need more, larger ones less."
         )
@@ -108,7 +109,7 @@ def _hosts(problem: PlanningProblem) -> list[str]:
             "Hosts rented by the hour follow the load from band to band, in fractions on average."
         )
     if any(offer.terms == "purchase" and offer.residual_fraction for offer in problem.offers):
-        found.append("Bought hosts lose their worth in a straight line over their life.")
+        found.append("Bought hosts depreciate linearly over their life.")
     if "purchase" in terms and not all(
         offer.residual_fraction for offer in problem.offers if offer.terms == "purchase"
     ):

@@ -1,10 +1,12 @@
 """`alloc compare` and `alloc demo`: tables, stores, reports, interrupts."""
 
 import json
+import re
 
 import pytest
 
 import alloc.comparison
+from alloc.cli.demo import DEMO_SCHEDULERS
 from alloc.comparison import Comparison
 from alloc.errors import InstanceError
 
@@ -160,7 +162,7 @@ def test_a_finished_comparison_leaves_no_litter(run, instance_file, tmp_path, mo
     assert list(tmp_path.glob("alloc-compare-*")) == []
 
 
-@pytest.mark.parametrize("wrong", [["--schedulers", "fifoo"], [*PAIR, "--jobs", 0]])
+@pytest.mark.parametrize("wrong", [["--schedulers", "fifoo"], [*PAIR, "--workers", 0]])
 def test_a_refused_comparison_leaves_no_litter(run, instance_file, tmp_path, monkeypatch, wrong):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     assert run("compare", instance_file, *wrong).exit_code == 2
@@ -179,7 +181,7 @@ def test_a_row_that_failed_is_no_success(run, continuous_file):
 @pytest.mark.long
 def test_the_report_is_written_with_its_plots(run, instance_file, tmp_path):
     folder = tmp_path / "report"
-    done = run("compare", instance_file, *PAIR, "--report", folder)
+    done = run("compare", instance_file, *PAIR, "--report", folder / "report.html")
     assert done.exit_code == 0, done.stderr
     page = (folder / "report.html").read_text(encoding="utf-8")
     assert "alloc compare" in page
@@ -197,7 +199,7 @@ def test_the_report_is_written_with_its_plots(run, instance_file, tmp_path):
         (["--objective", "progress"], "not a cost of schedules"),
         (["--json", "--markdown"], "exclude each other"),
         (["--by", "week"], "--by"),
-        (["--jobs", "0"], "jobs is 0"),
+        (["--workers", "0"], "--workers is 0"),
         (["--work-error", "-1", "--knowledge", "estimate"], "work_error"),
         (["--work-error", "50", "--knowledge", "estimate"], "work_error is 50"),
         ([*PAIR, "--work-error", "0.5"], "add --knowledge estimate"),
@@ -222,9 +224,12 @@ def test_quiet_says_nothing(run, instance_file):
 
 
 def test_the_report_needs_a_folder(run, instance_file):
-    done = run("compare", instance_file, *PAIR, "--report", instance_file)
+    done = run("compare", instance_file, *PAIR, "--report", f"{instance_file}/report.html")
     assert done.exit_code == 2
     assert "folder of a report" in done.stderr
+    done = run("compare", instance_file, *PAIR, "--report", "week")
+    assert done.exit_code == 2
+    assert "--report week/report.html" in done.stderr
 
 
 def test_one_instance_twice_is_refused(run, instance_file):
@@ -237,17 +242,24 @@ def test_one_instance_twice_is_refused(run, instance_file):
 def test_the_demo_proves_the_optimum_and_leaves_a_report(run, tmp_path):
     """`make demo` is the first thing that anybody runs."""
     folder = tmp_path / "demo"
-    done = run("demo", "elastic-tiny/04", "--output", folder)
+    done = run("demo", "elastic-tiny/04", "--report", folder / "report.html")
     assert done.exit_code == 0, done.stderr
     assert "optimum" in done.stdout
     assert "best found" not in done.stdout
     assert (folder / "report.html").exists()
     assert "report: " in done.stderr
+    rows = re.findall(r"^│ (\S+)", done.stdout, re.MULTILINE)
+    assert rows == ["optimum", *DEMO_SCHEDULERS]
+    assert len(DEMO_SCHEDULERS) == 8
+    # Two of them tie and the table says why; it ends with what it comes to.
+    assert "first-fit and best-fit tie: " in done.stdout
+    *_, last = re.sub(r"(?<!\.)\n", " ", done.stdout.strip()).splitlines()
+    assert re.search(r"FIFO takes [\d.,]+ % longer than needed; best scheduler: .* %\.$", last)
 
 
 @pytest.mark.long
 def test_the_demo_as_json_is_one_document(run, tmp_path):
-    done = run("demo", "elastic-tiny/01", "--output", tmp_path / "demo", "--json")
+    done = run("demo", "elastic-tiny/01", "--report", tmp_path / "demo.html", "--json")
     assert json.loads(done.stdout)["kind"] == "comparison"
 
 

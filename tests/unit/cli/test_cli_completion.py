@@ -13,7 +13,7 @@ from alloc.cli import completion
         (completion.complete_family, "elastic-s", "elastic-small"),
         (completion.complete_problem_family, "ro", "round"),
         (completion.complete_objective, "make", "makespan"),
-        (completion.complete_backend, "a", "auto"),
+        (completion.complete_method, "a", "auto"),
         (completion.complete_scheduler, "opt", "optimus"),
         (completion.complete_scheduler_list, "fifo,sr", "fifo,srtf"),
         (completion.complete_reader, "it", "itp"),

@@ -163,7 +163,7 @@ def fail(run, instance_file, monkeypatch, error, *options):
         (["solve", "x", "--tim-limit", "3"], "--time-limit"),
         (["solve", "missing.json"], "there is no such file"),
         (["solve", "elastic-smal/01"], 'did you mean "elastic-small/01"'),
-        (["solve", "elastic-small"], "alloc instances list"),
+        (["simulate", "elastic-small", "--scheduler", "fifo"], "alloc instances list"),
         (["instances", "list", "--family", "elastic-smal"], 'did you mean "elastic-small"'),
         (["models", "show", "maleable"], 'did you mean "malleable"'),
         (["instances", "schema", "instanc"], 'did you mean "instance"'),

@@ -21,7 +21,7 @@ def solved(request, tmp_path):
 def test_a_problem_is_solved_shown_and_verified(run, solved, tmp_path):
     family, problem, result, path = solved
     answer, alone = tmp_path / "answer.json", tmp_path / "solution.json"
-    done = run("solve", path, "--family", family.name, "-o", answer, "-q")
+    done = run("solve", path, "--formulation", family.name, "-o", answer, "-q")
     assert done.exit_code == 0, done.stderr
     certificate = alloc.load(answer).certificate
     assert certificate.objective == pytest.approx(result.objective, rel=1e-6, abs=1e-9)
@@ -34,7 +34,7 @@ def test_a_problem_is_solved_shown_and_verified(run, solved, tmp_path):
     assert "and its claims hold" in done.stdout
     alloc.save(alloc.load(answer).solution, alone)
     assert run("verify", path, alone).exit_code == 0
-    done = run("solve", path, "--family", family.name, "--warm-start", answer, "--json", "-q")
+    done = run("solve", path, "--formulation", family.name, "--warm-start", answer, "--json", "-q")
     assert done.exit_code == 0, done.stderr
     again = alloc.load(done.stdout)
     assert again.objective == pytest.approx(result.objective, rel=1e-6, abs=1e-9)
@@ -63,7 +63,7 @@ def test_what_is_no_problem_and_what_answers_another_is_refused(run, solved, tmp
     assert done.exit_code == 2
     assert "this is a result" in done.stderr or "is a result, and a problem" in done.stderr
     other = next(f.name for f in FAMILIES.values() if f.problem != family.problem)
-    done = run("solve", path, "--family", other)
+    done = run("solve", path, "--formulation", other)
     assert done.exit_code == 2
     assert f'family "{other}" is for' in done.stderr
     changed = tmp_path / "changed.json"

@@ -39,7 +39,7 @@ def test_show_as_json_is_the_instance_document(run):
 def test_generate_writes_the_instance_that_the_generator_makes(run, tmp_path):
     path = tmp_path / "new.json"
     done = run(
-        *("instances", "generate", "new", "--jobs", 4, "--hosts", 3, "--seed", 5),
+        *("instances", "generate", "new", "--num-jobs", 4, "--num-hosts", 3, "--seed", 5),
         *("-O", "run-slots=[1, 2]", "-O", "arrivals=start", "-o", path),
     )
     assert done.exit_code == 0, done.stderr
@@ -51,7 +51,7 @@ def test_generate_writes_the_instance_that_the_generator_makes(run, tmp_path):
 
 
 def test_generate_prints_to_a_pipe_what_solve_reads(run):
-    made = run("instances", "generate", "piped", "--jobs", 2, "--hosts", 2)
+    made = run("instances", "generate", "piped", "--num-jobs", 2, "--num-hosts", 2)
     solved = run("solve", "-", "--json", input=made.stdout)
     assert json.loads(solved.stdout)["certificate"]["status"] == "optimal"
 
@@ -245,7 +245,9 @@ def test_a_problem_without_a_cluster_of_its_own_takes_no_topology(run, own, tmp_
 def test_gangs_are_generated_too(run, tmp_path):
     path = tmp_path / "gangs.json"
     mix = ("-O", 'gpus={"1": 3, "8": 1}', "-O", "run_s=[[0, 60], [1, 600]]")
-    done = run("instances", "generate", "g", "--generator", "gangs", "--jobs", 9, *mix, "-o", path)
+    done = run(
+        "instances", "generate", "g", "--generator", "gangs", "--num-jobs", 9, *mix, "-o", path
+    )
     assert done.exit_code == 0, done.stderr
     made = Instance.load(path)
     assert {job.configurations[0].demand[0] for job in made.jobs} <= {1000, 8000}

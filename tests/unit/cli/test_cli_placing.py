@@ -44,7 +44,14 @@ def queue_file(tmp_path):
 def test_place_shows_levels_hosts_and_reasons(run, queue_file):
     done = run("place", queue_file, "--backend", "highs")
     assert done.exit_code == 0, done.stderr
-    for word in ["optimal", "gpus_placed", "moves", "tune", 'job "train" needs 16 GPUs (2 x 8)']:
+    for word in [
+        "optimal",
+        "1 of 2 waiting jobs",
+        "gpus placed",
+        "moves",
+        "tune",
+        'job "train" needs 16 GPUs (2 x 8)',
+    ]:
         assert word in done.stdout
 
 
@@ -71,7 +78,7 @@ def test_place_writes_its_answer_for_the_judge(run, queue_file, tmp_path):
 
 
 def test_a_goal_that_nobody_knows_is_bad_input(run, queue_file):
-    done = run("place", queue_file, "--goal", "gpus_placd")
+    done = run("place", queue_file, "--objective", "gpus_placd")
     assert done.exit_code == 2
     assert 'did you mean "gpus_placed"?' in done.stderr
 
@@ -102,7 +109,7 @@ def test_explain_says_why_and_what_would_do(run, queue_file):
     done = run("explain", queue_file, "--no-moves")
     assert done.exit_code == 0, done.stderr
     assert 'job "train" needs 16 GPUs (2 x 8) in one rack' in done.stdout
-    assert 'job "tune" can start now.' in done.stdout
+    assert 'job "tune" can start now, if it alone is started.' in done.stdout
     document = json.loads(run("explain", queue_file, "train", "--no-moves", "--json").stdout)
     assert document["train"]["starts"] is False
     assert document["train"]["conflict"] == ["running jobs", "level"]

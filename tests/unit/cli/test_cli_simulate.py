@@ -8,7 +8,7 @@ import pytest
 def test_a_simulation_says_what_happened(run, instance_file):
     done = run("simulate", instance_file, "--scheduler", "fifo")
     assert done.exit_code == 0, done.stderr
-    for word in ["fifo", "mean_jct_s", "job-1", "verified"]:
+    for word in ["fifo", "mean JCT (s)", "GPU use (%)", "job-1", "verified"]:
         assert word in done.stdout
 
 

@@ -1,6 +1,7 @@
 """`alloc solve`: answers, documents and exit codes."""
 
 import json
+import re
 
 import jsonschema
 import pytest
@@ -75,7 +76,7 @@ def test_output_holds_the_same_result_and_leaves_stdout_to_people(run, instance_
 def test_a_round_is_shown_with_who_waits(run, instance_file):
     done = run("solve", instance_file, "--formulation", "round")
     assert done.exit_code == 0, done.stderr
-    assert "1 jobs wait" in done.stdout
+    assert "1 job waits" in done.stdout
 
 
 def test_an_instance_comes_from_standard_input(run, instance):
@@ -266,3 +267,17 @@ def test_the_error_of_a_bad_instance_names_job_and_cure(run, instance, tmp_path)
     assert done.exit_code == 2
     assert "job-0" in done.stderr
     assert "work" in done.stderr
+
+
+@pytest.mark.long
+def test_a_family_is_solved_instance_by_instance(run, tmp_path):
+    """What `compare` takes, `solve` takes; one file cannot hold eight answers."""
+    done = run("solve", "elastic-tiny", "-q")
+    assert done.exit_code == 0, done.stderr
+    names = [f"elastic-tiny/0{k}" for k in range(1, 9)]
+    assert re.findall(r"elastic-tiny/\d+", done.stdout) == names
+    assert done.stdout.count("optimal") == 8
+    assert "weighted jct, s" in done.stdout
+    refused = run("solve", "elastic-tiny", "-o", tmp_path / "all.json")
+    assert refused.exit_code == 2
+    assert '"elastic-tiny" is a family of 8 instances' in refused.stderr

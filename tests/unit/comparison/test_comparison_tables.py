@@ -15,6 +15,7 @@ from alloc import solving
 from alloc.certificate import Certificate
 from alloc.comparison import Bound, Comparison, Interval, Settings, compare
 from alloc.comparison.tables import (
+    USES,
     certificate_sentence,
     gap_tables,
     proof_sentence,
@@ -126,7 +127,13 @@ def test_terminal_tables_fit_and_cut_no_number(comparison: Comparison, width: in
     assert max(map(len, text.splitlines())) <= width
     assert "…" not in text
     assert "40.0" in text
-    assert ("p99" in text) == (width >= 180)
+    table = gap_tables(comparison)[0]
+    headers = [str(column.header) for column in to_rich(table, width).columns]
+    assert ("p99 JCT (s)" in headers) == (width >= 180)
+    left_out = {column.header for column in table.columns} - {*headers, USES}
+    said = " ".join(text.split()).partition("Not shown at this width: ")[2]
+    assert all(header in said for header in left_out)
+    assert ("Not shown" in text) == bool(left_out)
     assert "order of arrival" in " ".join(text.split())
 
 
@@ -236,7 +243,10 @@ def certificate(**changes) -> Certificate:
     ("changes", "sentence"),
     [
         ({"bound_proof": "recomputed"}, "proved again here by weak duality, without the solver"),
-        ({"bound_proof": "claimed"}, "the bound is the word of highs (1.13). The optimum reaches"),
+        (
+            {"bound_proof": "claimed"},
+            "by highs (1.13) and not re-verified. The schedule found attains",
+        ),
         ({"bound": -math.inf, "limit": "memory"}, "No bound is proved for toy: the solve met its"),
         ({"status": "infeasible", "objective": None}, "highs (1.13) proved that toy has no feasib"),
         (

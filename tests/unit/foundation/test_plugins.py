@@ -116,7 +116,7 @@ assert alloc.verify(WEEK, Choice(("a", "b")))[0].code == "hours"
 # The command line.
 assert "lessons" in run("models", "list")
 assert "knapsack" in run("models", "show", "lessons")
-shown = run("solve", week, "--method", "all", "-o", answer)
+shown = run("solve", week, "--backend", "all", "-o", answer)
 assert re.search(r"learnt +7 credits", shown) and re.search(r"0 +b +\\n +1 +c", shown), shown
 assert "its claims hold" in run("verify", week, answer)
 alloc.save(result.solution, alone)
@@ -134,7 +134,7 @@ for backend in ("auto", "highs", "pyomo", "cpsat"):
     assert one.objective == alloc.objective("steps").evaluate(tiny, one.solution) > 0
     values.append(one.objective)
 assert max(values) <= min(values) * (1 + 1e-6), values
-assert "steps" in run("solve", "elastic-tiny/01", "--family", "round", "--objective", "steps")
+assert "steps" in run("solve", "elastic-tiny/01", "--formulation", "round", "--objective", "steps")
 """
 SERVED = """
 import tempfile, warnings

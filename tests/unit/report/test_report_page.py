@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -11,9 +12,12 @@ import pytest
 
 from alloc import solving
 from alloc.comparison import Comparison, compare
+from alloc.comparison.tables import show_percent
 from alloc.errors import AllocError, InstanceError, UnsupportedFeatureError
 from alloc.problems.allocation.instance import Instance
 from alloc.report import write_report
+from alloc.report.sections import MAX_LINES, told_apart
+from alloc.report.verdict import contrast, mean_gaps, ties, verdict
 from alloc.schedulers.state import Knowledge
 from alloc.topology import HostType, flat_cluster
 from alloc.workload import Configuration, Job, TaskGroup
@@ -176,7 +180,7 @@ def test_structure_of_the_page(page: Page):
 def test_the_page_says_what_is_proved_and_by_whom(comparison: Comparison, page: Page):
     certificate = comparison.bound("small-01").certificate
     assert "No schedule of small-01 has a weighted JCT below" in page.text
-    assert "The optimum reaches it (checked independently of the solver)" in page.text
+    assert "The schedule found attains it (checked independently of the solver)" in page.text
     assert certificate.backend_version in page.text
     assert comparison.bound("small-01").fingerprint in page.text
     assert "Bound on the mean JCT" in page.text
@@ -287,14 +291,64 @@ def test_unfinished_comparisons_are_reported_as_such(comparison: Comparison, tmp
         write_report(nothing, tmp_path / "none.html")
 
 
-def test_the_best_scheduler_is_drawn_by_default(comparison: Comparison, tmp_path: Path):
-    """The question is how far the best one is; a reader can ask for another."""
-    gaps: dict[str, list[float]] = {}
-    for row in comparison.rows:
-        gaps.setdefault(row.scheduler, []).append(row.gap)
-    best = min(("fifo", "drf"), key=lambda name: sum(gaps[name]))
+def test_what_is_drawn_by_default_differs(comparison: Comparison, tmp_path: Path):
+    """Two equal schedules show nothing: FIFO is drawn, else the scheduler furthest off."""
     (path,) = write_report(comparison, tmp_path / "page.html")
-    assert f"of the optimum (above) and of {best} (below)" in path.read_text()
+    assert "of the optimum (above) and of fifo (below)" in path.read_text()
+    assert contrast(comparison) == "fifo"
+    exact = compare([make_instance("small-01")], ["drf", "srtf"], time_limit_s=20)
+    gaps = mean_gaps(exact)
+    assert contrast(exact) == max(gaps, key=lambda name: gaps[name])
+
+
+def test_the_verdict_says_how_far_fifo_and_the_best_are(comparison: Comparison, page: Page):
+    """Held to the rows: what the sentence says can be read in the table."""
+    for fingerprint in comparison.bounds:
+        gaps = mean_gaps(comparison, fingerprint)
+        said = verdict(comparison, fingerprint)
+        assert said is not None
+        assert f"FIFO takes {show_percent(gaps['fifo'])} longer than needed" in said
+        assert said in page.text
+        if min(gaps.values()) < gaps["fifo"]:
+            assert f"best scheduler: {min(gaps, key=lambda n: gaps[n])}" in said
+
+
+def test_an_unproved_comparison_says_at_most(comparison: Comparison):
+    """The gap is to the bound: of a bound that nobody attains it says no more than that."""
+    fingerprint, bound = next(iter(comparison.bounds.items()))
+    assert bound.certificate is not None
+    assert bound.result is not None
+    loosened = replace(bound.result, certificate=bound.certificate.replace(status="feasible"))
+    open_ = replace(bound, result=loosened)
+    loose = replace(comparison, bounds={**comparison.bounds, fingerprint: open_})
+    assert "FIFO takes at most" in (verdict(loose, fingerprint) or "")
+
+
+def test_schedulers_that_tie_are_named_with_the_reason():
+    """First fit and best fit decide the same where there is one host; on two, only hosts differ."""
+    names = ["fifo", "first-fit", "best-fit"]
+    one = compare([make_instance("small-01")], names, time_limit_s=20)
+    (fingerprint,) = one.bounds
+    (sentence,) = ties(one, fingerprint)
+    assert sentence.endswith("tie: here they decide the same.")
+    assert "first-fit and best-fit" in sentence
+    rows = {row.scheduler: row.objective for row in one.rows}
+    assert rows["first-fit"] == rows["best-fit"]
+
+
+def test_a_plot_has_at_most_eight_curves_and_equal_ones_are_one():
+    gaps = {f"s{k}": 1.0 + k for k in range(12)}
+    jcts = {"optimum": [0.0], **{name: [gap] for name, gap in gaps.items()}, "twin": [3.0]}  # as s2
+    groups = told_apart(jcts, gaps, "s7")
+    assert len(groups) == MAX_LINES
+    assert [names[0] for names in groups] == sorted(
+        (names[0] for names in groups), key=list(jcts).index
+    )
+    assert ["optimum"] in groups
+    assert ["s7"] in groups
+    assert ["s11"] in groups
+    few = told_apart({"optimum": [1.0], "a": [2.0], "b": [2.0]}, {"a": 1.0, "b": 1.0}, "a")
+    assert few == [["optimum"], ["a", "b"]]
 
 
 def test_an_unknown_scheduler_is_refused_before_anything_is_written(
@@ -346,5 +400,5 @@ def test_each_instance_has_its_own_table_after_a_resume(tmp_path: Path):
         text = Page(path.read_text()).text
         parts = text.split("What is proved")[1:]
         for part, name in zip(parts, ("first-01", "second-01"), strict=True):
-            assert f"Schedulers beside the certified bound: {name}" in part
+            assert f"Schedulers against the certified bound: {name}" in part
             assert f"No schedule of {name} has" in part

@@ -395,7 +395,7 @@ def test_all_terms_have_their_assumption():
     for words in ("Erlang", "Reservations are paid", "may be waived", "Budgets count",
                   "Carbon caps hold", "1.50 times the formula's", "in fractions on average",
                   "margin of up to 2.5 GPUs",
-                  "lose their worth in a straight line"):  # fmt: skip
+                  "depreciate linearly"):  # fmt: skip
         assert words in text
 
 

@@ -357,7 +357,7 @@ def test_a_truncated_list_is_refused_with_its_line(tmp_path):
 def test_a_list_of_other_things_is_refused(tmp_path):
     path = tmp_path / "pods.json"
     path.write_text('{"kind": "List", "items": [{"kind": "Pod"}]}')
-    with pytest.raises(InstanceError, match="looks like no topology format that alloc knows"):
+    with pytest.raises(InstanceError, match="its topology format is not recognised"):
         read_topology(path)
 
 

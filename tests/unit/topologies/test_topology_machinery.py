@@ -69,7 +69,7 @@ def test_a_name_decides_between_contents_that_look_alike(tmp_path, monkeypatch):
 def test_what_looks_like_nothing_is_refused_with_all_formats(tmp_path):
     path = tmp_path / "notes.txt"
     path.write_text("rack 1: a, b\n")
-    message = r"notes.txt: looks like no topology format that alloc knows; name its format, one "
+    message = r"notes.txt: its topology format is not recognised; name it, one "
     with pytest.raises(InstanceError, match=message) as raised:
         read_topology(path)
     assert all(kind in str(raised.value) for kind, f in TOPOLOGY_FORMATS.items() if f.read)

@@ -22,6 +22,9 @@ export function startAnswer(whenDone) {
 async function run(event) {
   event.preventDefault();
   clearErrors();
+  // What is asked now is not what the last answer answers.
+  byId("result").replaceChildren();
+  byId("downloads").hidden = true;
   const text = documentText();
   if (text === null) {
     byId("document").focus();

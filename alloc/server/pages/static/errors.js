@@ -11,7 +11,7 @@ export function showErrors(problem) {
   const found = (problem.errors ?? []).map((one) => ({
     // Of what is wrong with the whole document the sentence may know more than the pointer.
     field: (WHOLE.test(one.pointer ?? "") && fieldNamed(one.detail)) || fieldAt(one.pointer ?? ""),
-    words: one.pointer ? `${one.pointer}: ${one.detail}` : one.detail,
+    words: one.pointer ? `${placeOf(one.pointer)}: ${one.detail}` : one.detail,
     detail: one.detail,
   }));
   const named = found.length ? null : fieldNamed(problem.message);
@@ -36,6 +36,13 @@ export function clearErrors() {
     if (kept.join("")) field.setAttribute("aria-describedby", kept.join(" "));
     else field.removeAttribute("aria-describedby");
   }
+}
+
+/** A place in a document in words: "/instance/jobs/0/arrival_s" is "jobs 1, arrival s". */
+function placeOf(pointer) {
+  const parts = pointer.replace(DOCUMENT, "").split("/").filter(Boolean);
+  const words = parts.map((part) => (/^\d+$/.test(part) ? ` ${Number(part) + 1}` : `, ${part.replaceAll("_", " ")}`));
+  return words.join("").replace(/^[, ]+/, "") || "the problem";
 }
 
 /** The input of a place in the request; of one in the document that has none, the document. */
