@@ -16,6 +16,7 @@ from functools import cache
 
 import highspy
 import numpy as np
+import numpy.typing as npt
 
 from alloc.backends import SolverOptions
 from alloc.backends.column_bounds import bounded
@@ -184,26 +185,61 @@ def solve(model: ArrayModel | CpSatModel | PyomoModel, options: SolverOptions) -
     ends = time.perf_counter() + options.time_limit_s
     if model.integer.any() and options.start is None and is_network(model):
         # HiGHS sees no clock while it prepares a tree for tens of thousands of whole columns.
-        raw = solve(replace(model, integer=np.zeros_like(model.integer)), options)
+        relaxed = replace(model, integer=np.zeros_like(model.integer))
+        raw = _solve_in_scale(relaxed, model.integer, options)
         if raw.values is None or (np.abs(raw.values - np.rint(raw.values)) < _TOLERANCE).all():
             return raw
         options = replace(options, time_limit_s=max(ends - time.perf_counter(), 0.0))
     if model.integer.any():
         model = bounded(model)
+    return _solve_in_scale(model, model.integer, options)
+
+
+def _solve_in_scale(
+    model: ArrayModel, whole: npt.NDArray[np.bool_], options: SolverOptions
+) -> RawResult:
+    """Solve a program in units in which its numbers are of ordinary size.
+
+    `whole` marks the columns that are whole in some optimum, whether or not the program asks it.
+    """
+    ends = time.perf_counter() + options.time_limit_s
     scaling = Scaling.of(model)
     scaled = scaling.apply(model)
     require_visible(model, scaled)
     raw = _solve_scaled(scaled, _scaled_options(options, model, scaling))
-    finer = _finer(model, scaling, raw)
-    if finer is not None:
+    while (finer := _finer(model, scaling, raw)) is not None:
         # Its large costs set the unit, and the optimum does without them.
-        left = replace(options, time_limit_s=max(ends - time.perf_counter(), 0.0), start=None)
-        if raw.values is not None:
-            left = replace(left, start=raw.values * scaling.columns)
-        again = _solve_scaled(finer.apply(model), _scaled_options(left, model, finer))
-        if again.status == "optimal":
-            raw, scaling = again, finer
+        assert raw.values is not None
+        values = raw.values * scaling.columns
+        left = max(ends - time.perf_counter(), 0.0)
+        left_options = replace(options, time_limit_s=left, start=values)
+        lean = _without_dear(model, whole, values)
+        if lean is not model:
+            finer = Scaling.of(lean)
+        again = _solve_scaled(finer.apply(lean), _scaled_options(left_options, lean, finer))
+        if again.status != "optimal":
+            break
+        raw, scaling = again, finer
+        if lean is model:
+            break
+        model = lean
     return _unscaled(model, scaling, raw)
+
+
+def _without_dear(model: ArrayModel, whole: npt.NDArray[np.bool_], values: Array) -> ArrayModel:
+    """Return a program without the whole columns that alone cost more than a solution does.
+
+    With one unit of such a column, a plan costs at least that much more than the columns' limits
+    prove. Twice what the solution costs above them leaves room for its tolerances.
+    """
+    sign = 1.0 if model.sense == "min" else -1.0
+    above = sign * (float(model.cost @ values) + model.offset - trivial_bound(model))
+    dear = whole & (model.lower == 0) & (sign * model.cost > 2 * above)
+    if not dear.any():
+        return model
+    return replace(
+        model, cost=np.where(dear, 0.0, model.cost), upper=np.where(dear, 0.0, model.upper)
+    )
 
 
 def _scaled_options(options: SolverOptions, model: ArrayModel, scaling: Scaling) -> SolverOptions:

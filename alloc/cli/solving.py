@@ -86,7 +86,7 @@ def solve_command(
     from alloc.solving import solve
 
     chosen = family_of(problems[0], formulation)
-    results: "list[Result[Any]]" = []
+    results: list[Result[Any]] = []
     with log_to(log_file):
         for asked in problems:
             with progress(f"solving {asked.name}", quiet) as report:

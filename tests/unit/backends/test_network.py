@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from random import Random
 
 import numpy as np
@@ -88,3 +89,45 @@ def test_other_numbers_and_a_third_entry_are_no_network() -> None:
     assert not is_network(program(2 * path, rng))
     assert not is_network(program(np.ones((3, 1)), rng))
     assert not is_network(program(path, rng, limit=0.5))
+
+
+def shortest_path(points: int, rng: Random) -> tuple[ArrayModel, float]:
+    """All arcs between points in order, dearer by the square of what they pass; and the optimum."""
+    arcs = [(i, j) for j in range(1, points) for i in range(j)]
+    costs = [
+        rng.uniform(1.0, 100.0) * 2.0 ** ((j - i - 1) * rng.uniform(0.0, 9.0)) for i, j in arcs
+    ]
+    matrix = np.zeros((points - 1, len(arcs)))
+    for column, (i, j) in enumerate(arcs):
+        matrix[i, column] = 1.0
+        if j < points - 1:
+            matrix[j, column] = -1.0
+    sent = np.zeros(points - 1)
+    sent[0] = 1.0
+    model = ArrayModel(
+        sense="min",
+        cost=np.array(costs),
+        matrix=sparse.csr_array(matrix),
+        row_lower=sent,
+        row_upper=sent,
+        lower=np.zeros(len(arcs)),
+        upper=np.ones(len(arcs)),
+        integer=np.ones(len(arcs), dtype=bool),
+    )
+    label = [0.0] * points
+    for j in range(1, points):
+        label[j] = min(label[i] + costs[arcs.index((i, j))] for i in range(j))
+    return model, label[-1]
+
+
+@pytest.mark.parametrize("first", range(0, 200, 50))
+def test_arcs_too_dear_for_any_path_do_not_decide_the_path(first: int) -> None:
+    """Of costs up to 1e20 the dearest set the unit, in which a tolerance is a whole path."""
+    for seed in range(first, first + 50):
+        model, least = shortest_path(4 + seed % 7, Random(seed))
+        if seed % 2:
+            model, least = replace(model, sense="max", cost=-model.cost), -least
+        raw = highs.solve(model, SolverOptions(time_limit_s=60.0))
+        assert raw.status == "optimal", seed
+        assert raw.objective == pytest.approx(least, rel=1e-7), seed
+        assert raw.bound == pytest.approx(least, rel=1e-7), seed
