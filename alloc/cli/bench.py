@@ -121,7 +121,7 @@ def run_command(
 
     Every answer is checked. A row says how far it is behind the best known value, and whether it is
     better than the table or worse than the same solver has shown. Exit code 5 with a regression, 1
-    if answers contradict the table or each other.
+    if a run failed or answers contradict the table or each other.
     """
     require_writable(output)
     require_writable(profile)
@@ -178,6 +178,11 @@ def run_command(
         _record(better, best_known)
     if contradictions:
         raise CertificateError(" ".join(contradictions.values()))
+    failed = [outcome for outcome in outcomes if outcome.error is not None]
+    for outcome in failed:
+        say(f"failed: {outcome.run.label}: {outcome.error}")
+    if failed:
+        return ExitCode.UNEXPECTED
     return ExitCode.MISSED if any(o.note == "regression" for o in outcomes) else ExitCode.SOLVED
 
 
@@ -338,6 +343,11 @@ def submit_command(
     solution = solution_of(given, answer)
     violations = family.check(problem, solution)
     claimed = given.certificate if isinstance(given, Result) else None
+    if claimed is not None and claimed.seconds < 0:
+        raise InstanceError(
+            f"{answer}: certificate: seconds is {claimed.seconds:g}; give the time that the solve "
+            "took, 0 or more."
+        )
     if isinstance(given, Result) and not violations:
         violations = check_claims(problem, given, family.measure_of)
     if violations:

@@ -73,10 +73,18 @@ class Contender:
         entry
             The instance.
         """
+        if self.is_scheduler and entry.formulation == "placement":
+            return self._places
         if self.is_scheduler:
-            return entry.formulation in ("malleable", "placement")
+            return entry.formulation == "malleable"
         family = FAMILIES[entry.formulation]
         return self.name in family.methods or self.name in _backends_of(family.models)
+
+    @cached_property
+    def _places(self) -> bool:
+        from alloc.schedulers import make_scheduler
+
+        return isinstance(make_scheduler(self.name), PlacementPolicy)
 
     @cached_property
     def options(self) -> Mapping[str, Any]:

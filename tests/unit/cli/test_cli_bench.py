@@ -192,6 +192,27 @@ def test_a_false_submission_is_refused_and_not_kept(run, tmp_path):
     assert not (tmp_path / "data").exists()
 
 
+def test_a_run_that_failed_is_no_success(run, monkeypatch):
+    """The row says why, and so does the exit code."""
+    monkeypatch.setattr(
+        benchmarking, "answer", lambda asked: benchmarking.Outcome(asked, error="out of order")
+    )
+    done = run("bench", "quotas-tiny/01", "-q")
+    assert done.exit_code == 1, done.output
+    assert "failed: auto on quotas-tiny/01, seed 0: out of order" in done.stderr
+    assert "failed" in done.stdout
+
+
+def test_a_time_below_nothing_is_refused(run, tmp_path):
+    path = solved(tmp_path, "quotas-tiny/01")
+    raw = json.loads(path.read_text())
+    raw["certificate"]["seconds"] = -1.0
+    path.write_text(json.dumps(raw))
+    done = run("bench", "submit", path)
+    assert done.exit_code == 2, done.output
+    assert "seconds is -1; give the time" in done.stderr
+
+
 def test_a_solution_needs_the_name_of_its_instance(run, tmp_path):
     path = solved(tmp_path, "quotas-tiny/01")
     other = run("bench", "submit", path, "--instance", "quotas-tiny/02")

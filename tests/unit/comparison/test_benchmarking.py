@@ -85,15 +85,14 @@ def test_names_stand_for_instances_families_and_kinds():
 
 
 def test_contenders_answer_what_they_can():
-    """A scheduler schedules and places; a solver has a model, or the family has the method."""
-    fifo, columns, highs = Contender("fifo", True), Contender("columns"), Contender("highs")
-    takes = {
-        known.formulation: [c.takes(known) for c in (AUTO, fifo, columns, highs)]
-        for known in manifest(None)
-    }
-    assert takes["placement"] == [True, True, False, True]
-    assert takes["inference_sizing"] == [True, False, True, True]
-    assert takes["rank_mapping"] == [True, False, False, False]
+    """Schedulers schedule, rules place; a solver has a model, or the family has the method."""
+    names = ("auto", "columns", "highs")
+    contenders = [*map(Contender, names), Contender("fifo", True), Contender("kai", True)]
+    takes = {known.formulation: [c.takes(known) for c in contenders] for known in manifest(None)}
+    assert takes["placement"] == [True, False, True, False, True]
+    assert takes["malleable"][-2:] == [True, True]
+    assert takes["inference_sizing"] == [True, True, True, False, False]
+    assert takes["rank_mapping"] == [True, False, False, False, False]
 
 
 @pytest.mark.parametrize("kind", sorted({e.formulation for e in manifest(None)}))
