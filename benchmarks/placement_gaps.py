@@ -15,7 +15,6 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from alloc.comparison.benchmarking import place_queue
 from alloc.comparison.intervals import Interval, mean_interval
 from alloc.families import FAMILIES
 from alloc.instances.library.placement import busy_cluster
@@ -24,6 +23,7 @@ from alloc.problems.allocation.solution import Allocation
 from alloc.result import Limits
 from alloc.schedulers import make_scheduler
 from alloc.schedulers.placement.policy import PlacementPolicy
+from alloc.schedulers.placement.queue import place_queue
 from alloc.solving import solve
 from alloc.units import MILLI
 from benchmarks.environment import describe_environment

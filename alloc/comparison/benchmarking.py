@@ -13,8 +13,6 @@ from functools import cached_property
 from os import PathLike
 from typing import Any, Literal
 
-import numpy as np
-
 from alloc.certificate import OPTIMALITY_GAP, Certificate
 from alloc.comparison.cells import Cell, run_cell
 from alloc.comparison.settings import Entry as SchedulerEntry
@@ -24,12 +22,10 @@ from alloc.errors import AllocError, CertificateError, InstanceError, nearest, w
 from alloc.families import FAMILIES
 from alloc.instances.catalogue import ALLOC, Bound, Entry
 from alloc.instances.stored import load_problem
-from alloc.packing import HostPool
 from alloc.problems.allocation.instance import Instance
-from alloc.problems.allocation.solution import Allocation, Assignment
 from alloc.result import Limits
-from alloc.schedulers.placement.free_hosts import FreeHosts
-from alloc.schedulers.placement.policy import PlacementPolicy, Request
+from alloc.schedulers.placement.policy import PlacementPolicy
+from alloc.schedulers.placement.queue import place_queue
 
 _MEANING = 1
 """Raised when what is stored of a run comes to mean something else."""
@@ -360,42 +356,6 @@ def _placed(run: Run, problem: Instance) -> float:
     if broken:
         raise AllocError(f"its placement breaks a rule: {broken[0].sentence}")
     return float(family.measure_of(run.entry.objective).evaluate(problem, allocation))
-
-
-def place_queue(problem: Instance, policy: PlacementPolicy, seed: int = 0) -> Allocation:
-    """Return where a placement rule puts the jobs that wait, in order, beside what runs.
-
-    Who does not fit is passed over. What runs stays where it is.
-
-    Parameters
-    ----------
-    problem
-        The cluster, what runs on it, and the queue.
-    policy
-        The rule.
-    seed
-        Seed of rules that draw.
-    """
-    pool, rng = HostPool(problem.topology), np.random.default_rng(seed)
-    jobs = {job.id: job for job in problem.jobs}
-    kept = list(problem.running)
-    for assignment in kept:
-        pool.take(jobs[assignment.job].configurations[assignment.configuration], assignment.tasks)
-    free = FreeHosts.of_pool(pool)
-    policy.reset()
-    running = {assignment.job for assignment in kept}
-    for job in problem.jobs:
-        if job.id in running:
-            continue
-        policy.observe(job.configurations)
-        for c, configuration in enumerate(job.configurations):
-            tasks = policy.place(free, Request(configuration, job.placement), rng)
-            if tasks is not None:
-                kept.append(Assignment(job.id, c, tasks))
-                break
-    held = {assignment.job for assignment in kept}
-    left = {job.id: "no room" for job in problem.jobs if job.id not in held}
-    return Allocation(tuple(kept), left)
 
 
 def _of_rule(run: Run, value: float | None, seconds: float) -> Certificate:

@@ -17,7 +17,6 @@ from alloc.comparison.benchmarking import (
     bench,
     chosen_entries,
     learned,
-    place_queue,
 )
 from alloc.errors import InstanceError
 from alloc.instances import entry, load, manifest
@@ -25,6 +24,7 @@ from alloc.instances.catalogue import Bound
 from alloc.result import Limits
 from alloc.schedulers import make_scheduler
 from alloc.schedulers.placement.policy import PlacementPolicy
+from alloc.schedulers.placement.queue import place_queue
 
 AUTO = Contender("auto")
 TEN_S = Limits(seconds=10.0)
