@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from alloc.documents.files import read_bytes, write_text
 from alloc.documents.parsing import parse_json
-from alloc.errors import InstanceError
+from alloc.errors import CertificateError, InstanceError
 from alloc.instances.catalogue import Entry, Known
 
 E = TypeVar("E", bound=Known)
@@ -58,10 +58,16 @@ class BestKnown(BaseModel):
         here = {(known.id, known.fingerprint, known.objective): known for known in self.entries}
         for entry in shipped:
             known = here.get((entry.id, entry.fingerprint, entry.objective))
-            if known is not None:
+            if known is None:
+                continue
+            try:
                 better = entry.tightened(known.lower, known.upper)
-                if better != entry:
-                    yield entry, better
+            except CertificateError as error:
+                raise CertificateError(
+                    f"the file of best known values contradicts the table: {error}"
+                ) from None
+            if better != entry:
+                yield entry, better
 
     def over(self, entry: Entry) -> Entry:
         """Return an entry with what is better here.

@@ -20,6 +20,8 @@ from alloc.objectives import Sense
 _REBUILD = "write it again with python -m alloc.instances.maintenance generate"
 _IMPROVEMENT = 1e-9  # relative; less is rounding
 _PROOFS = ("recomputed", "confirmed", "claimed")  # the strongest first
+ALLOC = "alloc"
+"""Who has shown what alloc's own runs have."""
 
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 
@@ -62,7 +64,7 @@ class Bound(_Part):
     seconds: Annotated[float, Field(ge=0)]
     date: datetime.date
     proof: Literal["recomputed", "confirmed", "claimed"]
-    who: str = "alloc"
+    who: str = ALLOC
 
 
 class Known(_Part):
@@ -129,7 +131,7 @@ class Known(_Part):
         """Return what is known as plain JSON values."""
         return self.model_dump(mode="json")
 
-    def improved(self, certificate: Certificate, date: datetime.date, who: str = "alloc") -> Self:
+    def improved(self, certificate: Certificate, date: datetime.date, who: str = ALLOC) -> Self:
         """Return the entry with each bound replaced where the certificate's is better.
 
         The same value with a stronger proof is better, too.
@@ -356,10 +358,12 @@ def _better(old: Bound | None, new: Bound | None, sign: int) -> Bound | None:
     """Return the tighter of two bounds; where they differ by rounding, the better proved one."""
     if old is None or new is None:
         return old or new
+    weaker = _PROOFS.index(new.proof) - _PROOFS.index(old.proof)
     tighter = sign * (new.value - old.value)
-    slack = _IMPROVEMENT * max(abs(old.value), abs(new.value))
-    if abs(tighter) <= slack:
-        return new if _PROOFS.index(new.proof) < _PROOFS.index(old.proof) else old
+    # A solver's word for a digit that nobody asked for must not take the place of a proof.
+    rounding = OPTIMALITY_GAP if weaker > 0 else _IMPROVEMENT
+    if abs(tighter) <= rounding * max(abs(old.value), abs(new.value)):
+        return new if weaker < 0 else old
     return new if tighter > 0 else old
 
 

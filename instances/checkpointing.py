@@ -42,7 +42,7 @@ def pretraining(num_gpus: int = 16_384, num_phases: int = 500, seed: int = 0) ->
     require_count(num_phases, "pretraining", "num_phases", least=1)
     rng = np.random.default_rng(seed)
     work, save = (
-        np.exp(rng.uniform(math.log(least), math.log(most), num_phases)).round(1)
+        np.exp(math.log(least) + math.log(most / least) * rng.random(num_phases)).round(1)
         for least, most in (_STEP_S, _SAVE_S)
     )
     # What is saved is read again in about twice the time: all machines read at once.

@@ -120,11 +120,13 @@ def run_command(
     """Run methods and schedulers over instances, beside the best known values.
 
     Every answer is checked. A row says how far it is behind the best known value, and whether it is
-    better than the table or worse than the same solver has shown. Exit code 5 with a regression.
+    better than the table or worse than the same solver has shown. Exit code 5 with a regression, 1
+    if a run failed or answers contradict the table or each other.
     """
     require_writable(output)
     require_writable(profile)
-    from alloc.comparison.benchmarking import Contender, Outcome, bench, chosen_entries
+    from alloc.comparison.benchmarking import Contender, Outcome, bench, chosen_entries, learned
+    from alloc.errors import CertificateError
     from alloc.instances import manifest
 
     known = _own(best_known)
@@ -171,8 +173,16 @@ def run_command(
         print_json(rows)
     else:
         _show(rows, found)
+    better, contradictions = learned(outcomes, datetime.datetime.now(datetime.UTC).date())
     if record:
-        _record(outcomes, known, best_known)
+        _record(better, best_known)
+    if contradictions:
+        raise CertificateError(" ".join(contradictions.values()))
+    failed = [outcome for outcome in outcomes if outcome.error is not None]
+    for outcome in failed:
+        say(f"failed: {outcome.run.label}: {outcome.error}")
+    if failed:
+        return ExitCode.UNEXPECTED
     return ExitCode.MISSED if any(o.note == "regression" for o in outcomes) else ExitCode.SOLVED
 
 
@@ -204,23 +214,16 @@ def _own(path: Path | None) -> "BestKnown":
     return read_best_known(place) if place.exists() else BestKnown()
 
 
-def _record(outcomes: "list[Outcome]", known: "BestKnown", path: Path | None) -> None:
+def _record(better: "dict[str, Entry]", path: Path | None) -> None:
     """Keep what is better, and say where."""
     from alloc.instances.best_known import best_known_path, write_best_known
 
-    today = datetime.datetime.now(datetime.UTC).date()
-    better: dict[str, Any] = {}
-    for outcome in outcomes:
-        entry = better.get(outcome.run.entry.id, outcome.run.entry)
-        if outcome.certificate is not None:
-            after = entry.improved(outcome.certificate, today)
-            if after != entry:
-                better[entry.id] = after
     if not better:
         say("nothing is better than what is known.")
         return
+    known = _own(path)  # again: somebody may have kept something since
     for entry in better.values():
-        known = known.with_known(entry)
+        known = known.with_known(known.over(entry))
     place = path or best_known_path()
     write_best_known(known, place)
     say(f"{place}: better now: {', '.join(better)}.")
@@ -340,6 +343,11 @@ def submit_command(
     solution = solution_of(given, answer)
     violations = family.check(problem, solution)
     claimed = given.certificate if isinstance(given, Result) else None
+    if claimed is not None and claimed.seconds < 0:
+        raise InstanceError(
+            f"{answer}: certificate: seconds is {claimed.seconds:g}; give the time that the solve "
+            "took, 0 or more."
+        )
     if isinstance(given, Result) and not violations:
         violations = check_claims(problem, given, family.measure_of)
     if violations:

@@ -6,29 +6,26 @@ import dataclasses
 import datetime
 import math
 import time
+import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from os import PathLike
 from typing import Any, Literal
 
-import numpy as np
-
 from alloc.certificate import OPTIMALITY_GAP, Certificate
 from alloc.comparison.cells import Cell, run_cell
 from alloc.comparison.settings import Entry as SchedulerEntry
 from alloc.comparison.settings import Settings, alloc_version, key_of
 from alloc.comparison.store import Item, Store
-from alloc.errors import AllocError, InstanceError, nearest, worker_deaths
+from alloc.errors import AllocError, CertificateError, InstanceError, nearest, worker_deaths
 from alloc.families import FAMILIES
-from alloc.instances.catalogue import Bound, Entry
+from alloc.instances.catalogue import ALLOC, Bound, Entry
 from alloc.instances.stored import load_problem
-from alloc.packing import HostPool
 from alloc.problems.allocation.instance import Instance
-from alloc.problems.allocation.solution import Allocation, Assignment
 from alloc.result import Limits
-from alloc.schedulers.placement.free_hosts import FreeHosts
-from alloc.schedulers.placement.policy import PlacementPolicy, Request
+from alloc.schedulers.placement.policy import PlacementPolicy
+from alloc.schedulers.placement.queue import place_queue
 
 _MEANING = 1
 """Raised when what is stored of a run comes to mean something else."""
@@ -39,7 +36,13 @@ _WORSE = 1e-6
 """Relative difference from the best known value that counts, as for a proved optimum."""
 
 Note = Literal[
-    "", "better value", "better bound", "better value and bound", "better proof", "regression"
+    "",
+    "better value",
+    "better bound",
+    "better value and bound",
+    "better proof",
+    "regression",
+    "contradiction",
 ]
 
 
@@ -66,10 +69,23 @@ class Contender:
         entry
             The instance.
         """
+        if self.is_scheduler and entry.formulation == "placement":
+            return self._places
         if self.is_scheduler:
-            return entry.formulation in ("malleable", "placement")
+            return entry.formulation == "malleable"
         family = FAMILIES[entry.formulation]
         return self.name in family.methods or self.name in _backends_of(family.models)
+
+    @cached_property
+    def _places(self) -> bool:
+        from alloc.schedulers import make_scheduler
+
+        return isinstance(make_scheduler(self.name), PlacementPolicy)
+
+    @cached_property
+    def options(self) -> Mapping[str, Any]:
+        """What a scheduler's decisions depend on beside its name, as the content of its file."""
+        return SchedulerEntry.of(self.name).key_options if self.is_scheduler else {}
 
 
 def _backends_of(models: Sequence[str]) -> tuple[str, ...]:
@@ -105,6 +121,7 @@ class Run:
             formulation=self.entry.formulation,
             objective=self.entry.objective,
             contender=dataclasses.astuple(self.contender),
+            options=self.contender.options,
             limits=limits,
             seed=self.limits.seed,
             version=alloc_version(),
@@ -158,12 +175,20 @@ class Outcome:
         return 0.0 if worse == 0 else worse / abs(best.value) if best.value else math.inf * worse
 
     @property
+    def interrupted(self) -> bool:
+        """Whether Ctrl-C ended it; the solver makes an answer of that."""
+        return self.certificate is not None and self.certificate.limit == "interrupt"
+
+    @property
     def note(self) -> Note:
         """What is new: better than the table, or worse than what the same solver has shown."""
         if self.certificate is None:
             return ""
         entry = self.run.entry
-        after = entry.improved(self.certificate, datetime.date.min)  # only told, not kept
+        try:
+            after = entry.improved(self.certificate, datetime.date.min)  # only told, not kept
+        except CertificateError:
+            return "contradiction"
         value, bound = _moved(entry.best, after.best), _moved(entry.bound, after.bound)
         if value and bound:
             return "better value and bound"
@@ -174,20 +199,57 @@ class Outcome:
         return "better proof" if after != entry else ""
 
     def _is_worse_than_before(self) -> bool:
-        """Return whether the same solver did better before in less time than it has had now."""
+        """Return whether the same solver did better before in less time than it has had now.
+
+        What others say of the time that they took is not held against anybody.
+        """
         entry, made = self.run.entry, self.certificate
         if made is None or self.run.contender.is_scheduler:
             return False
-        for known, is_value in ((entry.best, True), (entry.bound, False)):
-            if known is None or known.backend != made.backend:
-                continue
+
+        def fell_behind(known: Bound | None, now: float | None) -> bool:
+            if known is None or (known.who, known.backend) != (ALLOC, made.backend):
+                return False
             if known.seconds * _SLOWER > self.run.limits.seconds:
-                continue
-            if is_value and (self.behind is None or self.behind > _allowed(self.run)):
-                return True
-            if not is_value and entry.proved and not self.solved:
-                return True
-        return False
+                return False
+            return now is None or abs(now - known.value) > _allowed(self.run) * abs(known.value)
+
+        # Neither is better than the table here, so what differs is worse.
+        if fell_behind(entry.best, self.value):
+            return True
+        return entry.proved and not self.solved and fell_behind(entry.bound, made.bound)
+
+
+def learned(
+    outcomes: Iterable[Outcome], date: datetime.date
+) -> tuple[dict[str, Entry], dict[str, str]]:
+    """Return what is known better now, by id, and what cannot all be true.
+
+    Of an instance whose answers contradict the table or each other nothing counts as better.
+
+    Parameters
+    ----------
+    outcomes
+        What came of the runs.
+    date
+        Day of the runs.
+    """
+    before: dict[str, Entry] = {}
+    after: dict[str, Entry] = {}
+    contradictions: dict[str, str] = {}
+    for outcome in outcomes:
+        entry = outcome.run.entry
+        before[entry.id] = entry
+        if outcome.certificate is None:
+            continue
+        try:
+            after[entry.id] = after.get(entry.id, entry).improved(outcome.certificate, date)
+        except CertificateError as error:
+            contradictions[entry.id] = str(error)
+    better = {
+        i: known for i, known in after.items() if i not in contradictions and known != before[i]
+    }
+    return better, contradictions
 
 
 def _moved(before: Bound | None, after: Bound | None) -> bool:
@@ -258,7 +320,15 @@ def answer(run: Run) -> Outcome:
         value = ruled(run, problem)
         return Outcome(run, _of_rule(run, value, time.perf_counter() - began))
     except AllocError as error:
-        return Outcome(run, error=f"{type(error).__name__}: {error}")
+        text = f"{type(error).__name__}: {error}"
+    except Exception as error:
+        # A rule may be anybody's code, and the other runs are worth having whatever it does.
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        text = (
+            f"{type(error).__name__}: {error} (in {where.name}, line {where.lineno}); "
+            f"{run.contender.name} failed unexpectedly."
+        )
+    return Outcome(run, error=text)
 
 
 def _simulated(run: Run, problem: Instance) -> float | None:
@@ -286,42 +356,6 @@ def _placed(run: Run, problem: Instance) -> float:
     if broken:
         raise AllocError(f"its placement breaks a rule: {broken[0].sentence}")
     return float(family.measure_of(run.entry.objective).evaluate(problem, allocation))
-
-
-def place_queue(problem: Instance, policy: PlacementPolicy, seed: int = 0) -> Allocation:
-    """Return where a placement rule puts the jobs that wait, in order, beside what runs.
-
-    Who does not fit is passed over. What runs stays where it is.
-
-    Parameters
-    ----------
-    problem
-        The cluster, what runs on it, and the queue.
-    policy
-        The rule.
-    seed
-        Seed of rules that draw.
-    """
-    pool, rng = HostPool(problem.topology), np.random.default_rng(seed)
-    jobs = {job.id: job for job in problem.jobs}
-    kept = list(problem.running)
-    for assignment in kept:
-        pool.take(jobs[assignment.job].configurations[assignment.configuration], assignment.tasks)
-    free = FreeHosts.of_pool(pool)
-    policy.reset()
-    running = {assignment.job for assignment in kept}
-    for job in problem.jobs:
-        if job.id in running:
-            continue
-        policy.observe(job.configurations)
-        for c, configuration in enumerate(job.configurations):
-            tasks = policy.place(free, Request(configuration, job.placement), rng)
-            if tasks is not None:
-                kept.append(Assignment(job.id, c, tasks))
-                break
-    held = {assignment.job for assignment in kept}
-    left = {job.id: "no room" for job in problem.jobs if job.id not in held}
-    return Allocation(tuple(kept), left)
 
 
 def _of_rule(run: Run, value: float | None, seconds: float) -> Certificate:
@@ -384,6 +418,8 @@ def bench(
         If no contender takes any of the instances.
     StoreError
         If the store fails.
+    KeyboardInterrupt
+        On Ctrl-C; an answer that it cut short is not kept.
     """
     runs = [
         Run(entry, contender, dataclasses.replace(limits, seed=limits.seed + seed))
@@ -406,6 +442,8 @@ def bench(
         left = [run for run in runs if run.key not in found]
         done = len(runs) - len(left)
         for outcome in _fan_out(left, jobs):
+            if outcome.interrupted:
+                raise KeyboardInterrupt
             kept.put(_item(outcome))
             found[outcome.run.key] = outcome
             done += 1

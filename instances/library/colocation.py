@@ -13,7 +13,7 @@ from alloc.workload import InterferenceTable
 
 _LOUDNESS = (0.0, 0.65)
 """Least and most that a kind takes from its neighbour. With `_NOISE`, two of 26 kinds on a GPU run
-at 0.65 to 2 times the speed of one alone, together, with a median of 1.33; Gavel's V100 table has
+at 0.6 to 2 times the speed of one alone, together, with a median of 1.33; Gavel's V100 table has
 0.35 to 2 with a median of 1.37."""
 _NOISE = (0.85, 1.15)
 

@@ -14,8 +14,8 @@ from alloc.problems.inference_sizing.requests import LatencyGoal, RequestClass, 
 from alloc.problems.inference_sizing.served import ReplicaOption, ServedModel
 
 _LLAMA_2_70B: dict[str, Any] = {"memory_mib": 131_500, "kv_mib_per_token": 0.3125}
-"""Weights of 70 billion parameters in two bytes each with some room, and keys and values of 80
-layers with 8 heads of 128 (Llama 2, arXiv:2307.09288, table 1 and section 2.2)."""
+"""Weights as released, 69 billion parameters of two bytes each, rounded; keys and values of 80
+layers with 8 heads of 128 (architecture: Llama 2, arXiv:2307.09288)."""
 _OPTIONS = (
     ReplicaOption(
         "h100",
@@ -33,8 +33,8 @@ _OPTIONS = (
 """Llama 2 70B on four GPUs, rounded from what Splitwise's authors measured."""
 _SOURCES = (
     "speeds: Patel et al., Splitwise, ISCA 2024, performance model of its simulator (MIT), rounded",
-    "tokens: means and tails of Azure's conversation and code traces of 2023 (CC-BY-4.0), rounded",
-    "rates, goals, pools and prices: ours",
+    "tokens: means of Azure's conversation and code traces of 2023 (CC-BY-4.0), rounded",
+    "tails of the tokens, rates, goals, pools and prices: ours",
 )
 
 

@@ -93,8 +93,8 @@ def busy_cluster(
 ) -> Instance:
     """Return a cluster on which jobs run, and gangs that wait for its free GPUs.
 
-    Jobs have filled the cluster, each on the fullest host with room, or on whole hosts that follow
-    each other; then jobs drawn evenly have left, until `load` is reached. What still runs stays
+    Jobs have filled the cluster, each on the fullest host with room, or on the first hosts that are
+    empty; then jobs drawn evenly have left, until `load` is reached. What still runs stays
     where it is, and free GPUs are as scattered as that leaves them.
 
     Parameters
@@ -106,7 +106,7 @@ def busy_cluster(
     load
         Share of the GPUs that running jobs hold.
     queue
-        GPUs that are waited for, over the GPUs that are free.
+        GPUs that are waited for at least, over the GPUs that are free.
     required
         Share of the gangs of several hosts that must stand in one of the smallest domains that can
         hold them; the others would prefer it.

@@ -20,7 +20,7 @@ from alloc.problems.quota_planning.problem import (
 from alloc.units import MILLI
 
 PHILLY_NODES = (64, 64, 64, 32, 32, 32, 16, 16, 16, 8, 8)
-"""Hosts of eight GPUs of Philly's eleven largest virtual clusters."""
+"""Hosts of eleven of Philly's virtual clusters; that each has eight GPUs is ours."""
 _SHARE_H100 = 0.4
 """Of a tenant's demand, what it wants of the second GPU type beside the first."""
 
@@ -123,7 +123,7 @@ def _family(
         (
             "sizes of tenants: hosts of Philly's virtual clusters as Hu et al. list them with "
             "Helios, SC 2021 (CC-BY-4.0)",
-            "waves, noise, cohorts and prices: ours",
+            "GPUs of a host, waves, noise, cohorts and prices: ours",
         ),
     )
 

@@ -28,9 +28,10 @@ MODELS: Mapping[str, Mapping[str, int]] = {
 }
 """Models by name: layers, hidden size, sequence length, tokens of the vocabulary."""
 _SOURCES = (
-    "GPT-3 175B and its split: Narayanan et al., SC 2021, doi:10.1145/3458817.3476209",
+    "GPT-3 175B: Narayanan et al., SC 2021, doi:10.1145/3458817.3476209",
     "Llama 3: Llama Team, arXiv:2407.21783, table 3; vocabulary as released",
     "Mixtral 8x7B: Jiang et al., arXiv:2401.04088, table 1; sequence: ours",
+    "degrees of parallelism and micro-batches: ours",
     "fabrics: as in alloc.instances.library.placement",
 )
 

@@ -85,6 +85,47 @@ def test_a_regression_has_an_exit_code_of_its_own(run, monkeypatch):
     assert "regression" in done.stdout
 
 
+def test_a_contradiction_does_not_stop_the_others(run, tmp_path, monkeypatch):
+    """The rows are shown, what is sound is kept, and the command ends with an error."""
+    shipped = [entry(f"quotas-tiny/0{k}") for k in (1, 2)]
+    false = shipped[0].bound.model_copy(update={"value": 2 * shipped[0].best.value + 1})
+    about = (
+        shipped[0].model_copy(update={"lower": false, "upper": None, "proved": False}),
+        shipped[1].model_copy(update={"lower": None, "upper": None, "proved": False}),
+    )
+    monkeypatch.setattr("alloc.instances.manifest", lambda kind=None: about)
+    file, rows = tmp_path / "mine.json", tmp_path / "rows.csv"
+    done = run("bench", "quotas-tiny", "--record", "--best-known", file, "-o", rows, "-q")
+    assert done.exit_code == 1, done.output
+    assert "error: quotas-tiny/01: lower bound" in done.stderr
+    with rows.open() as table:
+        notes = {row["instance"]: row["note"] for row in csv.DictReader(table)}
+    assert notes == {
+        "quotas-tiny/01": "contradiction",
+        "quotas-tiny/02": "better value and bound",
+    }
+    assert [known.id for known in read_best_known(file).entries] == ["quotas-tiny/02"]
+
+
+def test_what_others_have_kept_in_the_meantime_stays(run, tmp_path, monkeypatch):
+    """A bench runs for hours; what is submitted to the same file while it does is not lost."""
+    shipped = entry("quotas-tiny/01")
+    unknown = shipped.model_copy(update={"lower": None, "upper": None, "proved": False})
+    monkeypatch.setattr("alloc.instances.manifest", lambda kind=None: (unknown,))
+    file = tmp_path / "mine.json"
+    real = benchmarking.answer
+
+    def answer(asked):
+        write_best_known(BestKnown().with_known(entry("operation-tiny/01")), file)
+        return real(asked)
+
+    monkeypatch.setattr(benchmarking, "answer", answer)
+    done = run("bench", "quotas-tiny/01", "--record", "--best-known", file, "-q")
+    assert done.exit_code == 0, done.output
+    ids = [known.id for known in read_best_known(file).entries]
+    assert ids == ["operation-tiny/01", "quotas-tiny/01"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -149,6 +190,27 @@ def test_a_false_submission_is_refused_and_not_kept(run, tmp_path):
     done = run("bench", "submit", tmp_path / "broken.json", "--instance", "elastic-tiny/05")
     assert done.exit_code == 3, done.output
     assert not (tmp_path / "data").exists()
+
+
+def test_a_run_that_failed_is_no_success(run, monkeypatch):
+    """The row says why, and so does the exit code."""
+    monkeypatch.setattr(
+        benchmarking, "answer", lambda asked: benchmarking.Outcome(asked, error="out of order")
+    )
+    done = run("bench", "quotas-tiny/01", "-q")
+    assert done.exit_code == 1, done.output
+    assert "failed: auto on quotas-tiny/01, seed 0: out of order" in done.stderr
+    assert "failed" in done.stdout
+
+
+def test_a_time_below_nothing_is_refused(run, tmp_path):
+    path = solved(tmp_path, "quotas-tiny/01")
+    raw = json.loads(path.read_text())
+    raw["certificate"]["seconds"] = -1.0
+    path.write_text(json.dumps(raw))
+    done = run("bench", "submit", path)
+    assert done.exit_code == 2, done.output
+    assert "seconds is -1; give the time" in done.stderr
 
 
 def test_a_solution_needs_the_name_of_its_instance(run, tmp_path):

@@ -104,6 +104,16 @@ def test_the_same_bound_with_a_stronger_proof_replaces():
     assert better.improved(claims, LATER) == better
 
 
+def test_a_solvers_word_for_the_last_digits_is_no_better():
+    """What is proved must not turn into a claim for a digit below the tolerance of a proof."""
+    known = entry().improved(certificate(150.0, 120.0), TODAY)
+    claims = certificate(None, 120.0 * (1 + 1e-7), bound_proof="claimed")
+    assert known.improved(claims, LATER) == known
+    proved = known.improved(certificate(None, 120.0 * (1 + 1e-7)), LATER)
+    assert proved.lower.date == LATER
+    assert known.improved(claims.replace(bound=121.0), LATER).lower.proof == "claimed"
+
+
 def test_bounds_that_meet_prove_the_optimum():
     """Two runs together may prove what neither did alone."""
     known = entry().improved(certificate(150.0, 120.0), TODAY)
