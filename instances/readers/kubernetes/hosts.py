@@ -25,7 +25,7 @@ from alloc.instances.readers.kubernetes.objects import (
     name_of,
     text,
 )
-from alloc.instances.readers.kubernetes.pods import NodeRule, PodRequest
+from alloc.instances.readers.kubernetes.pods import LEAST_SHARE, NodeRule, PodRequest
 from alloc.instances.readers.table import UnreadableRowError
 from alloc.instances.topologies.entries import Entry, Lines
 from alloc.instances.topologies.formats import Request
@@ -219,7 +219,7 @@ class Hosts:
             self._admitted[key] = np.array(
                 [
                     rule.admits(node.name, node.labels, taints)
-                    and (gpu_resource is None or gpu_resource in node.offers)
+                    and gpu_resource in (None, node.gpu_resource)
                     for node, taints in zip(self.nodes, self._taints, strict=True)
                 ]
             )
@@ -327,6 +327,8 @@ class Hosts:
                             f"{node.name}: {', '.join(sorted(over))}")  # fmt: skip
         free = {r: max(offered[r] - others[r], 0) if is_open else 0 for r in {*offered, *own}}
         free["memory"] -= free["memory"] % self._step
+        if free["cpu"] < LEAST_SHARE:
+            free["cpu"] = 0
         # What stands there has room, whatever is rounded or does not add up.
         amounts = {r: max(free[r], own[r]) for r in sorted(free)}
         count, cpu, memory = (amounts.pop(r) for r in ("gpu", "cpu", "memory"))
