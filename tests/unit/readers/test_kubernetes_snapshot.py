@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import random
+from collections import Counter
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -668,6 +670,65 @@ def test_what_others_borrowed_is_taken_off_the_cohort(tmp_path) -> None:
     assert len(starts(instance)) == 2
     told = reasons(account.also[0].altered)
     assert [n for reason, n in told.items() if "given out quota" in reason] == [1]
+
+
+def within(
+    picks: Any, jobs: Any, members: list[str], nominal: Any, given: Any, limit: Any
+) -> bool:  # fmt: skip
+    """Whether jobs with these flavours keep the limits of their queues and of the cohort."""
+    use: Counter[Any] = Counter()
+    for pick, (queue, gpus, cpu) in zip(picks, jobs, strict=True):
+        use += Counter({(queue, pick, GPU): gpus, (queue, pick, "cpu"): cpu} if pick else {})
+    together = [{(q, *key[1:]) for q in members} for key in use if key[0] in members]
+    return all(use[key] + given[key] <= limit[key] for key in use) and all(
+        sum(use[key] + given[key] - nominal[key] for key in kin) <= 0 for kin in together
+    )
+
+
+def test_as_much_starts_as_the_quotas_allow(tmp_path) -> None:
+    """Against every choice of jobs and flavours: limits of queues and cohorts, what is given out.
+
+    There are nodes for all of them, so that nothing but quotas limits.
+    """
+    kinds = ("h100", "t4")
+    nodes = [node(f"{kind}-{k}", kind) for kind in kinds for k in range(5)]
+    nodes += [flavor(kind, pool=kind) for kind in kinds]
+    for seed in range(20):
+        rng = random.Random(seed)
+        queues, flavors = ["a", "b", "c"][: rng.randint(1, 3)], kinds[: rng.randint(1, 2)]
+        nominal: dict[Any, int] = {}
+        given: dict[Any, int] = {}
+        limit: dict[Any, float] = {}
+        members, items = [], []
+        for queue in queues:
+            cohort, borrowing = rng.choice(["c", None]), rng.choice([None, 0, 2, 4])
+            quota = {f: {GPU: rng.choice([0, 2, 4, 8]), "cpu": rng.choice([1, 3, 9])}
+                     for f in flavors}  # fmt: skip
+            reserved = {f: {GPU: rng.choice([0, 0, 2, 6])} for f in flavors}
+            items.append(cluster_queue(queue, quota, cohort=cohort, reserved=reserved,
+                                       borrowing=borrowing if cohort else None))  # fmt: skip
+            items.append(local_queue("main", queue, queue))
+            members += [queue] if cohort else []
+            for key in itertools.product([queue], flavors, [GPU, "cpu"]):
+                nominal[key] = quota[key[1]][key[2]]
+                given[key] = reserved[key[1]].get(key[2], 0)
+                more = 0 if cohort is None else borrowing if key[2] == GPU else None
+                limit[key] = float("inf") if more is None else nominal[key] + more
+        jobs = [(rng.choice(queues), rng.choice([1, 2, 4]), rng.choice([1, 2])) for _ in range(4)]
+        for k, (queue, gpus, cpu) in enumerate(jobs):
+            asked = gpu_spec(gpus, str(cpu), "1Gi")
+            items.append(workload(f"w{k}", [("main", 1, asked, {})], namespace=queue))
+
+        best = max(
+            sum(gpus for pick, (_, gpus, _) in zip(picks, jobs, strict=True) if pick)
+            for picks in itertools.product([None, *flavors], repeat=len(jobs))
+            if within(picks, jobs, members, nominal, given, limit)
+        )
+        instance, _ = read(tmp_path, *nodes, *items, waiting("free", gpu_spec(1), namespace="z"))
+        solution = place(instance.replace(moves=Moves(budget=0)), "gpus_placed").result.solution
+        assert isinstance(solution, Allocation)
+        placed = [instance.job(one.job).configurations[0] for one in solution.assignments]
+        assert sum(way.tasks[0].gpu_milli for way in placed) == 1000 * (best + 1), seed
 
 
 def test_a_queue_and_a_cohort_of_like_names_have_quotas_of_their_own(tmp_path) -> None:
