@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -198,7 +198,7 @@ class Hosts:
         if count:
             self._log.alter("Node shares its GPUs in time; each turn is a GPU of a type of its own",
                             f"{node.name}: {count} x {gpu}")  # fmt: skip
-        return HostType(base.name, count, gpu, base.cpu_milli, base.memory_mib, (), base.resources)
+        return replace(base, num_gpus=count, gpu_type=gpu, links=())
 
     def gpu_type(self, h: int) -> str | None:
         """Return the GPU type of a node."""
@@ -304,7 +304,7 @@ class Hosts:
             if kind not in kinds:
                 names[kind.name] += 1
                 number = names[kind.name]
-                kinds[kind] = kind if number == 1 else _renamed(kind, f"{kind.name}.{number}")
+                kinds[kind] = kind if number == 1 else replace(kind, name=f"{kind.name}.{number}")
             hosts.append(Host(host.id, kinds[kind].name, host.domain))
         return self.topology.replace(
             host_types=tuple(kinds.values()), hosts=tuple(hosts), resources=dict(resources)
@@ -354,11 +354,6 @@ class Hosts:
             except UnreadableRowError as reason:
                 dump.log.drop(f"ResourceFlavor: {reason}", label_of(item))
         return found
-
-
-def _renamed(kind: HostType, name: str) -> HostType:
-    return HostType(name, kind.num_gpus, kind.gpu_type, kind.cpu_milli, kind.memory_mib,
-                    kind.links, kind.resources)  # fmt: skip
 
 
 def _taints(node: dict[str, Any]) -> tuple[tuple[str, str, str], ...]:

@@ -33,7 +33,8 @@ _ASSUMED = (
     "The dump is a moment: what runs stands on its nodes, and what waits is there from the start.",
     "A gang runs to its limit (activeDeadlineSeconds, maximumExecutionTimeSeconds), or for a year.",
     "Pods without GPUs that run are taken off their nodes and stay there.",
-    "Free memory is rounded down to a multiple of memory_step_mib on each node.",
+    "Free memory is rounded down to a multiple of memory_step_mib on each node; less than 0.01 "
+    "core counts as 0.01 where it is asked for, and as none where it is left.",
     "The weight of a job is the rank of its priority, 1 for the lowest.",
     "Not read: pods per node, ephemeral storage, huge pages, host ports and devices of "
     "ResourceClaims.",
@@ -427,6 +428,8 @@ class _Maker:
         if required is not None and not together:
             # The others may stand elsewhere: slices count the pods with GPUs alone.
             slices.append(Slice(required, with_gpus[0].count))
+            if gang.in_part and not gang.runs:
+                self.log.alter("its pods that wait need not join those that run", gang.id)
             required = None
         if one.slice_size and one.slice_label is not None:
             inner = level[one.slice_label]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -193,8 +193,7 @@ class NodesLeft:
                 self.log.alter("host is not in the list of nodes and takes nothing", host.id)
             elif node.kind.num_gpus == self.topology.host_type(host).num_gpus:
                 links = self.topology.host_type(host).links
-                kind = HostType(kind.name, kind.num_gpus, kind.gpu_type, kind.cpu_milli,
-                                kind.memory_mib, links)  # fmt: skip
+                kind = replace(kind, links=links)
             kinds.setdefault(kind.name, kind)
             hosts.append(Host(host.id, kind.name, host.domain))
         self.topology = self.topology.replace(host_types=tuple(kinds.values()), hosts=tuple(hosts))
@@ -244,8 +243,7 @@ class NodesLeft:
                 names[kind.name] += 1
                 number = names[kind.name]
                 kinds[kind] = kind.name if number == 1 else f"{kind.name}.{number}"
-                made.append(HostType(kinds[kind], kind.num_gpus, kind.gpu_type, kind.cpu_milli,
-                                     kind.memory_mib, kind.links, kind.resources))  # fmt: skip
+                made.append(replace(kind, name=kinds[kind]))
             hosts.append(Host(host.id, kinds[kind], host.domain))
         return self.topology.replace(host_types=tuple(made), hosts=tuple(hosts))
 

@@ -339,6 +339,21 @@ def test_a_gang_whose_leader_runs_before_its_workers(tmp_path) -> None:
     assert starts(instance) == {"team-a/j.waiting"}
 
 
+def test_workers_that_wait_beside_a_leader_are_tied_to_no_rack_of_those_that_run(tmp_path) -> None:
+    """A rule of the pods with GPUs alone cannot reach over both parts, and that is said."""
+    head = {"containers": [container({"cpu": "1"})]}
+    more: dict[str, Any] = {
+        "owner": ("PyTorchJob", "j"),
+        "annotations": {"kueue.x-k8s.io/podset-required-topology": RACK},
+    }
+    _, account = read(
+        tmp_path, kueue_topology(RACK, HOSTNAME), *FOUR,
+        pod("w-0", gpu_spec(), on="n0", **more), pod("w-1", gpu_spec(), **more),
+        pod("head", head, owner=("PyTorchJob", "j")),
+    )  # fmt: skip
+    assert reasons(account.altered)["its pods that wait need not join those that run"] == 1
+
+
 def test_a_gang_with_a_pod_that_cannot_be_read_does_not_wait_as_the_rest(tmp_path) -> None:
     claim = gpu_spec(8, resourceClaims=[{"name": "x"}])
     instance, account = read(
