@@ -62,9 +62,10 @@ def snapshot_kubernetes(
 
     with progress(f"reading {files[0]}", quiet):
         made, account = read_instance(
-            "kubernetes", files[0], more=list(map(str, files[1:])) or None,
-            **_beside(given, {"levels": levels}),
-        )  # fmt: skip
+            "kubernetes",
+            files[0],
+            **_beside(given, {"levels": levels, "more": list(map(str, files[1:])) or None}),
+        )
     _deliver(made, account, output)
 
 
@@ -138,7 +139,7 @@ def _beside(given: Mapping[str, Any], named: Mapping[str, Any]) -> dict[str, Any
     """Return the pairs of --option with options that have a name of their own, each said once."""
     for name, value in named.items():
         if value is not None and name in given:
-            raise typer.BadParameter(f"--{name} and --option {name} say the same; leave one out")
+            raise typer.BadParameter(f"{name} is given twice; leave --option {name} out")
     return {**named, **given}
 
 

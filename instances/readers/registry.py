@@ -277,7 +277,7 @@ READERS |= loaded("alloc.readers", Reader, READERS)
 
 
 def read_instance(
-    kind: str, path: str | PathLike[str], **options: object
+    kind: str, path: str | PathLike[str], /, **options: object
 ) -> tuple[Instance, ReadReport]:
     """Read a trace of a registered kind as an instance.
 

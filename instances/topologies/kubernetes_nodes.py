@@ -95,10 +95,21 @@ class KubernetesNode:
     offers: dict[str, Entry]
 
     @property
+    def offered_gpus(self) -> dict[str, int]:
+        """GPUs that it offers to pods by name, as the scheduler counts them; the most first."""
+        entries = ((name, self.offers.get(name)) for name in GPU_RESOURCES)
+        counts = {n: int(quantity(e)) for n, e in entries if e is not None and e.value is not None}
+        return dict(sorted(counts.items(), key=lambda pair: -pair[1]))
+
+    @property
+    def gpu_resource(self) -> str | None:
+        """The resource that its GPUs are asked for by; None: it offers none."""
+        return next((name for name, count in self.offered_gpus.items() if count), None)
+
+    @property
     def num_gpus_offered(self) -> int:
-        """GPUs that it offers to pods by name, as the scheduler counts them."""
-        entries = (self.offers.get(name) for name in GPU_RESOURCES)
-        return sum(int(quantity(e)) for e in entries if e is not None and e.value is not None)
+        """GPUs of `gpu_resource`: those of another maker beside them are other devices."""
+        return next(iter(self.offered_gpus.values()), 0)
 
 
 def is_kubernetes_nodes(text: TopologyText) -> bool:
@@ -400,10 +411,11 @@ class _HostTypes:
         return math.floor(amount / _MIB / step) * step
 
     def _num_gpus(self, node: KubernetesNode) -> int:
-        offered = [
-            r for r in GPU_RESOURCES if r in node.offers and node.offers[r].value is not None
-        ]
-        count = sum(int(quantity(node.offers[resource])) for resource in offered)
+        offered = node.offered_gpus
+        count = node.num_gpus_offered
+        if sum(map(bool, offered.values())) > 1:
+            self.log.alter(f"offers GPUs of several makers; those of {node.gpu_resource}, the most,"
+                           " are read", node.name)  # fmt: skip
         if any(_MIG_SLICE.fullmatch(r) and self._offer(node, r) for r in node.offers):
             self.log.alter(
                 "offers MIG slices; each profile is a resource of its name, beside whole GPUs",

@@ -17,7 +17,7 @@ def number(value: int) -> dict[str, Any]:
 
 def slurm_node(name: str, gres: str = "gpu:a100:8(S:0-1)", *, cpus: int = 128,
                memory: int = 1_000_000, used: tuple[int, int, int] = (0, 0, 0),
-               state: list[str] | None = None, partitions: list[str] | None = None
+               state: list[str] | str | None = None, partitions: list[str] | None = None
                ) -> dict[str, Any]:  # fmt: skip
     """A node; `used` are its GPUs, CPUs and MiB that jobs hold."""
     gpus, cores, mib = used

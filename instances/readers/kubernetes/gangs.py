@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from alloc.instances.readers.kubernetes.objects import first_text, mapping, text, whole
-from alloc.instances.readers.kubernetes.pods import NodeRule, PodRequest
+from alloc.instances.readers.kubernetes.pods import LEAST_SHARE, NodeRule, PodRequest
 from alloc.instances.readers.table import UnreadableRowError
 
 _TOPOLOGY = "kueue.x-k8s.io/podset-"
@@ -118,7 +118,9 @@ class Gang:
 
     def add(self, role: str, count: int, request: PodRequest, rule: NodeRule,
             topology: TopologyRequest) -> Part:  # fmt: skip
-        """Add pods, to those alike if there are."""
+        """Add pods, to those alike if there are; less than the least share of a core is that."""
+        if 0 < request.cpu_milli < LEAST_SHARE:
+            request = replace(request, cpu_milli=LEAST_SHARE)
         for part in self.parts:
             if (part.request, part.rule, part.topology) == (request, rule, topology):
                 part.count += count

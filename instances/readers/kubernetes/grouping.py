@@ -175,22 +175,23 @@ class Gangs:
 
     def _gang(self, kind: str, id: str, pods: list[dict[str, Any]]) -> None:
         """Make the gangs of pods that belong together: what runs of them, and what waits."""
-        base = Gang(id, id.partition("/")[0])
-        running, waiting = replace(base, runs=True, parts=[]), replace(base, parts=[])
+        running = Gang(id, id.partition("/")[0], runs=True)
         try:
             self._describe(running, kind, id)
-            self._describe(waiting, kind, id)
         except UnreadableRowError as reason:
             for pod in pods:
                 self._cannot_read(pod, reason)
             return
+        waiting = replace(running, runs=False, parts=[], flavors=dict(running.flavors))
         self._named.add(running.id)
         held: list[tuple[str, PodRequest]] = []
+        waits_whole = True
         for pod in pods:
             try:
                 self._add_pod(pod, running, waiting, held)
             except UnreadableRowError as reason:
                 self._cannot_read(pod, reason)
+                waits_whole = waits_whole and bool(node_of(pod))
         if not (running.has_accelerator or waiting.has_accelerator):
             self.held += held
             if waiting.parts:
@@ -199,6 +200,9 @@ class Gangs:
         if running.parts:
             self.gangs.append(running)
         if not waiting.parts:
+            return
+        if not waits_whole:
+            self._left_out(waiting, "one of its pods cannot be read")
             return
         if running.parts:
             self.log.alter("runs in part; its pods that wait are a job of their own", running.id)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -25,7 +25,7 @@ from alloc.instances.readers.kubernetes.objects import (
     name_of,
     text,
 )
-from alloc.instances.readers.kubernetes.pods import NodeRule, PodRequest
+from alloc.instances.readers.kubernetes.pods import LEAST_SHARE, NodeRule, PodRequest
 from alloc.instances.readers.table import UnreadableRowError
 from alloc.instances.topologies.entries import Entry, Lines
 from alloc.instances.topologies.formats import Request
@@ -198,7 +198,7 @@ class Hosts:
         if count:
             self._log.alter("Node shares its GPUs in time; each turn is a GPU of a type of its own",
                             f"{node.name}: {count} x {gpu}")  # fmt: skip
-        return HostType(base.name, count, gpu, base.cpu_milli, base.memory_mib, (), base.resources)
+        return replace(base, num_gpus=count, gpu_type=gpu, links=())
 
     def gpu_type(self, h: int) -> str | None:
         """Return the GPU type of a node."""
@@ -219,7 +219,7 @@ class Hosts:
             self._admitted[key] = np.array(
                 [
                     rule.admits(node.name, node.labels, taints)
-                    and (gpu_resource is None or gpu_resource in node.offers)
+                    and gpu_resource in (None, node.gpu_resource)
                     for node, taints in zip(self.nodes, self._taints, strict=True)
                 ]
             )
@@ -304,7 +304,7 @@ class Hosts:
             if kind not in kinds:
                 names[kind.name] += 1
                 number = names[kind.name]
-                kinds[kind] = kind if number == 1 else _renamed(kind, f"{kind.name}.{number}")
+                kinds[kind] = kind if number == 1 else replace(kind, name=f"{kind.name}.{number}")
             hosts.append(Host(host.id, kinds[kind].name, host.domain))
         return self.topology.replace(
             host_types=tuple(kinds.values()), hosts=tuple(hosts), resources=dict(resources)
@@ -327,6 +327,8 @@ class Hosts:
                             f"{node.name}: {', '.join(sorted(over))}")  # fmt: skip
         free = {r: max(offered[r] - others[r], 0) if is_open else 0 for r in {*offered, *own}}
         free["memory"] -= free["memory"] % self._step
+        if free["cpu"] < LEAST_SHARE:
+            free["cpu"] = 0
         # What stands there has room, whatever is rounded or does not add up.
         amounts = {r: max(free[r], own[r]) for r in sorted(free)}
         count, cpu, memory = (amounts.pop(r) for r in ("gpu", "cpu", "memory"))
@@ -352,11 +354,6 @@ class Hosts:
             except UnreadableRowError as reason:
                 dump.log.drop(f"ResourceFlavor: {reason}", label_of(item))
         return found
-
-
-def _renamed(kind: HostType, name: str) -> HostType:
-    return HostType(name, kind.num_gpus, kind.gpu_type, kind.cpu_milli, kind.memory_mib,
-                    kind.links, kind.resources)  # fmt: skip
 
 
 def _taints(node: dict[str, Any]) -> tuple[tuple[str, str, str], ...]:

@@ -30,8 +30,10 @@ _ACCELERATOR = re.compile(
 )
 _FRACTION, _GPU_MEMORY = ("gpu-fraction",), ("gpu-memory",)
 _GPU_MILLI, _GPU_COUNT = "alibabacloud.com/gpu-milli", "alibabacloud.com/gpu-count"
-_LEAST_SHARE = 10
-"""Least share of a GPU, milli-GPU, that `alloc.workload.TaskGroup` knows."""
+LEAST_SHARE = 10
+"""Least share of a GPU or a core, in thousandths, that `alloc.workload.TaskGroup` knows."""
+_MAX_MEMORY_MIB = 64 * 2**20
+"""64 TiB: no server has more, and no instance says more."""
 MAX_PODS_OF_GANG = 100_000
 """Most pods of a gang: more than any cluster of Kubernetes runs in one job."""
 
@@ -171,15 +173,17 @@ def pod_request(spec: Mapping[str, Any], annotations: Mapping[str, Any]) -> PodR
     named = tuple(
         sorted((n, a) for n, a in total.items() if "/" in n and n not in GPU_RESOURCES and a)
     )
-    for name, amount in (*named, ("gpu", count * MILLI + milli)):
-        if amount > MAX_AMOUNT:
+    cpu, memory_mib = total.get("cpu", 0), -(-total.get("memory", 0) // _MIB)
+    asked = (("milli-GPU", count * MILLI + milli), ("milli-cores", cpu), ("MiB", memory_mib))
+    for name, amount in (*named, *asked):
+        if amount > (_MAX_MEMORY_MIB if name == "MiB" else MAX_AMOUNT):
             raise UnreadableRowError(f"asks for {amount:,} {name}, more than there can be")
     return PodRequest(
         resource,
         count * MILLI + milli,
         memory,
-        total.get("cpu", 0),
-        -(-total.get("memory", 0) // _MIB),
+        cpu,
+        memory_mib,
         named,
     )
 
@@ -189,7 +193,7 @@ def _share(annotations: dict[str, Any]) -> tuple[int, int]:
     fraction, memory = first_text(annotations, _FRACTION), first_text(annotations, _GPU_MEMORY)
     if fraction is not None:
         found = amount_in(fraction)
-        if found is None or not _LEAST_SHARE <= found * MILLI <= MILLI:
+        if found is None or not LEAST_SHARE <= found * MILLI <= MILLI:
             raise UnreadableRowError(f'gpu-fraction is "{fraction}"; it is from 0.01 to 1')
         return ceil(found * MILLI), 0
     if memory is not None:
@@ -200,8 +204,8 @@ def _share(annotations: dict[str, Any]) -> tuple[int, int]:
     milli, count = (amount_in(str(annotations.get(key, "0"))) for key in (_GPU_MILLI, _GPU_COUNT))
     if not milli or (count or 1) > 1:
         return 0, 0
-    if not _LEAST_SHARE <= milli <= MILLI:
-        raise UnreadableRowError(f"{_GPU_MILLI} is {milli}; it is from {_LEAST_SHARE} to {MILLI}")
+    if not LEAST_SHARE <= milli <= MILLI:
+        raise UnreadableRowError(f"{_GPU_MILLI} is {milli}; it is from {LEAST_SHARE} to {MILLI}")
     return ceil(milli), 0
 
 

@@ -87,7 +87,7 @@ def _limit(resource: str, quantity: object) -> int:
     if found is None:
         raise UnreadableRowError(f'quota of {resource} is "{quantity}", which is no quantity')
     unit = {"cpu": Fraction(MILLI), "memory": Fraction(1, 2**20)}.get(resource, Fraction(1))
-    return min(floor(found * unit), MAX_AMOUNT)
+    return floor(found * unit)
 
 
 class Quotas:
@@ -116,7 +116,7 @@ class Quotas:
         self.cohorts: dict[str, str] = {}
         self.stopped: set[str] = set()
         self.left_out: Counter[Key] = Counter()
-        self._told: set[tuple[str, str]] = set()
+        self._told: set[tuple[str, ...]] = set()
         self._groups: dict[str, list[tuple[list[str], list[str]]]] = defaultdict(list)
         self._local: dict[str, str] = {}
         self._parents: dict[str, str] = {}
@@ -200,7 +200,8 @@ class Quotas:
         for resource, quantity in mapping(item, "spec", "capability").items():
             self.quotas[name, "", resource] = Quota(_limit(resource, quantity))
         most = value(item, "spec", "resources", "gpu", "limit")
-        if isinstance(most, int | float) and not isinstance(most, bool) and most >= 0:
+        known = isinstance(most, int | float) and not isinstance(most, bool)
+        if known and 0 <= most <= MAX_AMOUNT:
             self.quotas[name, "", _ANY_GPU] = Quota(floor(most))
         if any(mapping(item, "spec").get(k) for k in ("deserved", "guarantee", "resources")):
             self.log.alter("Queue has shares that can be taken back (deserved, guarantee, quota); "
@@ -299,12 +300,27 @@ class Quotas:
                 return beside[0] if beside else (names[0] if len(names) == 1 else None)
         return ""
 
-    def is_plain(self, queue: str) -> bool:
-        """Return whether the GPUs of a queue and its cohort are one number for each queue."""
+    def is_plain(self, queue: str, counted: Counter[Key]) -> bool:
+        """Return whether the GPUs of a queue and its cohort are one number for each queue.
+
+        Not where others hold more of a quota than all of it: they borrowed it from the cohort, and
+        a tenant has no word for that.
+
+        Parameters
+        ----------
+        queue
+            The queue.
+        counted
+            What the gangs that are in the instance hold of each quota.
+        """
         cohort = self.cohorts.get(queue)
         kin = {q for q, c in self.cohorts.items() if c == cohort} if cohort else {queue}
         pairs = [key for key in self.quotas if key[0] in kin and _is_gpu(key[2])]
-        return len({key[0] for key in pairs}) == len(pairs) and len({k[1:] for k in pairs}) <= 1
+        return (
+            len({key[0] for key in pairs}) == len(pairs)
+            and len({key[1:] for key in pairs}) <= 1
+            and all(self.elsewhere(key, counted) <= self.quotas[key].nominal for key in pairs)
+        )
 
     def tenants(self, cluster_gpus: int, counted: Counter[Key]) -> tuple[Tenant, ...]:
         """Return the queues whose quota of GPUs is one number.
@@ -318,20 +334,16 @@ class Quotas:
         """
         found = []
         for key, quota in self.quotas.items():
-            if not _is_gpu(key[2]) or not self.is_plain(key[0]):
+            if not _is_gpu(key[2]) or not self.is_plain(key[0], counted):
                 continue
-            own = max(quota.nominal, 0)
+            own = quota.nominal - self.elsewhere(key, counted)
             borrowing = cluster_gpus if quota.borrowing is None else quota.borrowing
-            less = self.elsewhere(key, counted)
             found.append(
                 Tenant(
                     key[0],
-                    min(max(own - less, 0), cluster_gpus) * MILLI,
+                    min(own, cluster_gpus) * MILLI,
                     self.cohorts.get(key[0]),
-                    # What others hold beyond the quota was borrowed.
-                    max(min(borrowing, cluster_gpus) - max(less - own, 0), 0) * MILLI
-                    if key[0] in self.cohorts
-                    else 0,
+                    min(borrowing, cluster_gpus) * MILLI if key[0] in self.cohorts else 0,
                 )
             )
         return tuple(found)
@@ -340,7 +352,8 @@ class Quotas:
         """Return what of a quota is given out to what is not in the instance."""
         reserved = self.quotas[key].reserved
         less = self.left_out[key] if reserved is None else max(reserved - counted[key], 0)
-        if less:
+        if less and key not in self._told:
+            self._told.add(key)
             self.log.alter("ClusterQueue has given out quota to workloads that are not in the "
                            "instance; it is taken off", f"{key[0]}: {less} {key[2]}")  # fmt: skip
         return less
@@ -360,8 +373,20 @@ class Quotas:
         resources: dict[str, int] = {}
         means: dict[Key, tuple[str, ...]] = {}
         together: dict[tuple[str, str, str], list[Key]] = defaultdict(list)
+
+        def offer(label: str, keys: list[Key], most: int) -> None:
+            # What runs keeps what it holds, though the quota may be less by now.
+            amount = max(most, sum(counted[key] for key in keys), 0)
+            if amount > MAX_AMOUNT:
+                self.log.alter("quota is more than an instance can say; it is not applied", label)
+                return
+            name = _word(f"quota:{label}")
+            resources[name] = amount
+            for key in keys:
+                means[key] = (*means.get(key, ()), name)
+
         for key, quota in self.quotas.items():
-            if _is_gpu(key[2]) and self.is_plain(key[0]):
+            if _is_gpu(key[2]) and self.is_plain(key[0], counted):
                 continue  # that of a tenant
             cohort = self.cohorts.get(key[0])
             if cohort is not None:
@@ -370,17 +395,13 @@ class Quotas:
                 continue
             most = quota.nominal + quota.borrowing - self.elsewhere(key, counted)
             if could[key] > most:
-                name = _word(f"quota:{':'.join(filter(None, key))}")
-                resources[name] = max(most, counted[key], 0)
-                means[key] = (name,)
+                offer(":".join(filter(None, key)), [key], most)
         for (cohort, flavor, resource), kin in together.items():
             most = sum(self.quotas[key].nominal - self.elsewhere(key, counted) for key in kin)
             if sum(could[key] for key in kin) > most:
-                parts = filter(None, (f"cohort-{cohort}", flavor, resource))
-                name = _word(f"quota:{':'.join(parts)}")
-                resources[name] = max(most, sum(counted[key] for key in kin), 0)
-                for key in kin:
-                    means[key] = (*means.get(key, ()), name)
+                # No queue has a name with a colon.
+                parts = filter(None, (f"cohort:{cohort}", flavor, resource))
+                offer(":".join(parts), kin, most)
         return resources, means
 
 

@@ -17,7 +17,7 @@ from alloc.instances.readers.kubernetes.grouping import Gangs
 from alloc.instances.readers.kubernetes.held import Held
 from alloc.instances.readers.kubernetes.hosts import Choice, Hosts
 from alloc.instances.readers.kubernetes.objects import Dump
-from alloc.instances.readers.kubernetes.pods import NodeRule, PodRequest
+from alloc.instances.readers.kubernetes.pods import LEAST_SHARE, NodeRule, PodRequest
 from alloc.instances.readers.kubernetes.quotas import Key, Quotas
 from alloc.instances.readers.report import ReadReport, ReportLog
 from alloc.problems.allocation.instance import Affinity, Instance, misfit
@@ -33,7 +33,8 @@ _ASSUMED = (
     "The dump is a moment: what runs stands on its nodes, and what waits is there from the start.",
     "A gang runs to its limit (activeDeadlineSeconds, maximumExecutionTimeSeconds), or for a year.",
     "Pods without GPUs that run are taken off their nodes and stay there.",
-    "Free memory is rounded down to a multiple of memory_step_mib on each node.",
+    "Free memory is rounded down to a multiple of memory_step_mib on each node; less than 0.01 "
+    "core counts as 0.01 where it is asked for, and as none where it is left.",
     "The weight of a job is the rank of its priority, 1 for the lowest.",
     "Not read: pods per node, ephemeral storage, huge pages, host ports and devices of "
     "ResourceClaims.",
@@ -399,13 +400,16 @@ class _Maker:
         whole = self.grouped.topologies.get(gang.id.removesuffix(".waiting"))
         with_gpus = [part for part in gang.parts if part.request.has_accelerator]
         asked = {part.topology for part in with_gpus}
-        if whole is None and asked == {TopologyRequest()}:
+        if whole is None and asked <= {TopologyRequest()}:
             return NO_RULES
         one = whole or next(iter(asked))
         together = whole is not None or len(gang.parts) == 1 or (
             one.group is not None and {part.topology.group for part in gang.parts} == {one.group}
         )  # fmt: skip
-        if len(asked) > 1 or (not together and len(with_gpus) > 1):
+        # What slices count: the pods with GPUs, or all pods if none has GPUs but slices of them.
+        sliced = [part for part in gang.parts if part.request.gpu_milli or part.request.shares]
+        sliced = sliced or gang.parts
+        if len(asked) > 1 or (not together and (len(with_gpus) > 1 or sliced != with_gpus)):
             self.log.alter("asks for topology by sets of pods, which is not read for several",
                            gang.id)  # fmt: skip
             return NO_RULES
@@ -420,18 +424,26 @@ class _Maker:
         if one.preferred is not None and level[one.preferred] is None:
             self.log.alter("prefers a topology that is no level here; it is not read", gang.id)
         required, preferred = (level.get(label or "") for label in (one.required, one.preferred))
-        count, slices = with_gpus[0].count, []
+        slices = []
         if required is not None and not together:
             # The others may stand elsewhere: slices count the pods with GPUs alone.
-            slices.append(Slice(required, count))
+            slices.append(Slice(required, with_gpus[0].count))
+            if gang.in_part and not gang.runs:
+                self.log.alter("its pods that wait need not join those that run", gang.id)
             required = None
         if one.slice_size and one.slice_label is not None:
             inner = level[one.slice_label]
-            if count % one.slice_size or gang.in_part:
+            uneven = one.slice_size < 0 or any(part.count % one.slice_size for part in sliced)
+            if uneven or gang.in_part:
                 self.log.alter("has slices that do not divide its pods; they are not read", gang.id)
-            elif inner is not None and inner not in {cut.level for cut in slices}:
+            elif inner is not None and (not slices or self._is_within(inner, slices[0].level)):
                 slices.append(Slice(inner, one.slice_size))
         return PlacementRules(required, preferred, tuple(slices))
+
+    def _is_within(self, inner: str, outer: str) -> bool:
+        """Return whether the domains of a level lie in those of another."""
+        levels = (*self.hosts.topology.levels, "host")
+        return levels.index(inner) > levels.index(outer)
 
     def _affinities(self, drafts: Sequence[Draft], known: set[str]) -> Iterator[Affinity]:
         """Yield that the pods of a gang that wait must join those that run, where they must."""
@@ -445,4 +457,4 @@ class _Maker:
 
 def _milli_of(memory_mib: int, size_mib: int) -> int:
     """Return the share of a GPU that some of its memory is, milli-GPU, at least the smallest."""
-    return min(max(ceil(memory_mib * MILLI / size_mib), 10), MILLI)
+    return min(max(ceil(memory_mib * MILLI / size_mib), LEAST_SHARE), MILLI)

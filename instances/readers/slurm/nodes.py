@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -25,10 +25,14 @@ from alloc.topology import Host, HostType, Topology
 from alloc.units import MILLI
 
 _CLOSED = frozenset(
-    ("DOWN", "DRAIN", "FAIL", "MAINTENANCE", "NOT_RESPONDING", "REBOOT_REQUESTED", "RESERVED",
-     "UNKNOWN", "INVALID_REG", "FUTURE", "ERROR")
+    ("DOWN", "DRAIN", "DRAINED", "DRAINING", "POWER_DRAIN", "FAIL", "FAILING", "MAINT",
+     "MAINTENANCE", "NOT_RESPONDING", "NO_RESPOND", "REBOOT_REQUESTED", "REBOOT_ISSUED",
+     "RESERVED", "UNKNOWN", "INVALID", "INVALID_REG", "FUTURE", "DYNAMIC_FUTURE", "ERROR")
 )  # fmt: skip
 """States in which a node takes no new jobs. One that is powered down is started when needed."""
+# Before Slurm 22.05 one is the base state and the others are flags.
+_STATES = ("state", "state_flags")
+_USED = ("gres_used", "tres_used")
 
 
 @dataclass(frozen=True)
@@ -115,21 +119,26 @@ def _node(name: str, item: Mapping[str, Any], log: ReportLog) -> SlurmNode:
     plain = f"{kind.num_gpus}x{kind.gpu_type}" if kind.num_gpus else "cpu"
     kind = HostType(f"{plain}-{cpus}c-{max(memory, 0)}mib", kind.num_gpus, kind.gpu_type,
                     kind.cpu_milli, kind.memory_mib)  # fmt: skip
-    states = item.get("state")
-    words = states if isinstance(states, list) else str(states or "").split("+")
-    found = [str(word).upper().rstrip("*#$@+!%-^~") for word in words]
+    found = [word.rstrip("*#$@+!%-^~") for key in _STATES for word in _words(item.get(key))]
     closed = tuple(word for word in found if word in _CLOSED or word.startswith("POWERING_DOWN"))
     partitions = item.get("partitions")
     return SlurmNode(
         kind,
         Counter(
-            gpu=gpu_cell(str(item.get("gres_used") or ""), "gres_used").gpu_milli // MILLI,
+            # Some versions say only one of the two.
+            gpu=max(gpu_cell(str(item.get(key) or ""), key).gpu_milli for key in _USED) // MILLI,
             cpu=_whole(item, "alloc_cpus") * MILLI,
             memory=_whole(item, "alloc_memory"),
         ),
         closed,
         frozenset(map(str, partitions if isinstance(partitions, list) else ())),
     )
+
+
+def _words(states: Any) -> list[str]:
+    """Return states in capitals: of a list, or of a text such as ``idle+drain``."""
+    words = states if isinstance(states, list) else str(states or "").split("+")
+    return [str(word).upper() for word in words]
 
 
 def _whole(item: Mapping[str, Any], key: str) -> int:
@@ -184,8 +193,7 @@ class NodesLeft:
                 self.log.alter("host is not in the list of nodes and takes nothing", host.id)
             elif node.kind.num_gpus == self.topology.host_type(host).num_gpus:
                 links = self.topology.host_type(host).links
-                kind = HostType(kind.name, kind.num_gpus, kind.gpu_type, kind.cpu_milli,
-                                kind.memory_mib, links)  # fmt: skip
+                kind = replace(kind, links=links)
             kinds.setdefault(kind.name, kind)
             hosts.append(Host(host.id, kind.name, host.domain))
         self.topology = self.topology.replace(host_types=tuple(kinds.values()), hosts=tuple(hosts))
@@ -235,8 +243,7 @@ class NodesLeft:
                 names[kind.name] += 1
                 number = names[kind.name]
                 kinds[kind] = kind.name if number == 1 else f"{kind.name}.{number}"
-                made.append(HostType(kinds[kind], kind.num_gpus, kind.gpu_type, kind.cpu_milli,
-                                     kind.memory_mib, kind.links, kind.resources))  # fmt: skip
+                made.append(replace(kind, name=kinds[kind]))
             hosts.append(Host(host.id, kinds[kind], host.domain))
         return self.topology.replace(host_types=tuple(made), hosts=tuple(hosts))
 

@@ -104,7 +104,10 @@ def test_wrong_usage_is_one_sentence(run, tmp_path) -> None:
     for arguments, words in (
         (("kubernetes", tmp_path / "none.json"), "there is no such file"),
         (("kubernetes", dump, "-O", "level=x"), 'has no option "level"; did you mean "levels"'),
-        (("kubernetes", dump, "--levels", "a", "-O", "levels=b"), "say the same; leave one out"),
+        (("kubernetes", dump, "--levels", "a", "-O", "levels=b"), "leave --option levels out"),
+        (("kubernetes", dump, dump, "-O", "more=x"), "leave --option more out"),
+        (("kubernetes", dump, "-O", "path=x"), 'has no option "path"'),
+        (("slurm", dump, "-O", "kind=x"), 'has no option "kind"'),
         (("kubernetes", dump, "--levels", "a"), 'no node has the label "a"'),
         (("slurm", dump), 'has no list "jobs"'),
         (("slurm", dump, "--host-type", "dgx-h100"), "--host-type is of --topology"),

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import random
+from collections import Counter
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -324,6 +326,46 @@ def affinity(key: str, *values: str) -> dict[str, Any]:
     return {"affinity": {"nodeAffinity": {path: {"nodeSelectorTerms": terms}}}}
 
 
+def test_a_gang_whose_leader_runs_before_its_workers(tmp_path) -> None:
+    """The part that runs has no GPU, and so no rule about them."""
+    head = {"containers": [container({"cpu": "1"})]}
+    rule = {"kueue.x-k8s.io/podset-required-topology": RACK}
+    instance, _ = read(
+        tmp_path, kueue_topology(RACK, HOSTNAME), *FOUR,
+        pod("head", head, on="n0", owner=("PyTorchJob", "j")),
+        pod("w", gpu_spec(), owner=("PyTorchJob", "j"), annotations=rule),
+    )  # fmt: skip
+    assert [a.job for a in instance.running] == ["team-a/j"]
+    assert starts(instance) == {"team-a/j.waiting"}
+
+
+def test_workers_that_wait_beside_a_leader_are_tied_to_no_rack_of_those_that_run(tmp_path) -> None:
+    """A rule of the pods with GPUs alone cannot reach over both parts, and that is said."""
+    head = {"containers": [container({"cpu": "1"})]}
+    more: dict[str, Any] = {
+        "owner": ("PyTorchJob", "j"),
+        "annotations": {"kueue.x-k8s.io/podset-required-topology": RACK},
+    }
+    _, account = read(
+        tmp_path, kueue_topology(RACK, HOSTNAME), *FOUR,
+        pod("w-0", gpu_spec(), on="n0", **more), pod("w-1", gpu_spec(), **more),
+        pod("head", head, owner=("PyTorchJob", "j")),
+    )  # fmt: skip
+    assert reasons(account.altered)["its pods that wait need not join those that run"] == 1
+
+
+def test_a_gang_with_a_pod_that_cannot_be_read_does_not_wait_as_the_rest(tmp_path) -> None:
+    claim = gpu_spec(8, resourceClaims=[{"name": "x"}])
+    instance, account = read(
+        tmp_path, *FOUR, waiting("x"), waiting("a", owner=("Job", "j")),
+        waiting("b", claim, owner=("Job", "j")),
+    )  # fmt: skip
+    assert [job.id for job in instance.jobs] == ["team-a/x"]
+    assert reasons(account.also[0].dropped) == {
+        "gang that waits: one of its pods cannot be read": 1
+    }
+
+
 def test_one_pod_starts_exactly_where_the_scheduler_would_let_it(tmp_path) -> None:
     """Random clusters against the filters of the scheduler, written down plainly."""
     for seed in range(25):
@@ -378,6 +420,29 @@ def test_one_pod_starts_exactly_where_the_scheduler_would_let_it(tmp_path) -> No
         # The filler holds 32 cores and 200 GiB of n0.
         expected = [k for k in fitting if k or free[0][1] - 32 >= cores]
         assert can == bool(expected), seed
+
+
+def test_gpus_of_another_maker_beside_them_are_not_free_gpus(tmp_path) -> None:
+    """A server with eight H100 in use and a chip for its screen has no GPU left."""
+    instance, account = read(
+        tmp_path, node("n0", offers={"gpu.intel.com/i915": "1"}), pod("a", gpu_spec(8), on="n0"),
+        waiting("w", gpu_spec(1)),
+    )  # fmt: skip
+    assert instance.topology.num_gpus == 8
+    assert starts(instance) == set()
+    assert any("several makers" in reason for reason in reasons(account.also[0].altered))
+
+
+def test_less_than_a_hundredth_of_a_core(tmp_path) -> None:
+    """Neither what a pod asks for nor what is left of a node need be more."""
+    for taken, asked, expected in (("189995m", "0", {"w", "x"}), ("189000m", "5m", {"w", "x"}),
+                                   ("189000m", "1001m", {"x"})):  # fmt: skip
+        agent = {"containers": [container({"cpu": taken})]}
+        instance, _ = read(
+            tmp_path, node("n0"), pod("agent", agent, on="n0"),
+            waiting("w", gpu_spec(1, asked)), waiting("x", gpu_spec(1, "0")),
+        )  # fmt: skip
+        assert starts(instance) == {f"team-a/{name}" for name in expected}, (taken, asked)
 
 
 def test_a_selector_that_no_gpu_type_says(tmp_path) -> None:
@@ -504,6 +569,38 @@ def test_a_leader_may_stand_beside_the_rack_of_its_workers(tmp_path) -> None:
     assert starts(instance) == {"team-a/w"}
 
 
+MIG = "nvidia.com/mig-1g.10gb"
+SLICED = {"required": RACK, "podSetSliceRequiredTopology": HOSTNAME, "podSetSliceSize": 2}
+
+
+@pytest.mark.parametrize(
+    ("sets", "rule"),
+    [
+        # Slices of a job whose pods have no whole GPUs count its leader too.
+        ([("head", 1, 0, {}), ("main", 4, MIG, {"required": RACK})], "asks for topology by sets"),
+        ([("a", 2, 8, {"required": RACK}), ("b", 1, MIG, {"required": RACK})],
+         "asks for topology by sets"),
+        ([("a", 2, 1, SLICED | {"podSetGroupName": "g"}),
+          ("b", 1, 2, SLICED | {"podSetGroupName": "g"})], "has slices that do not divide"),
+        ([("a", 4, 1, SLICED | {"podSetSliceSize": -2})], "has slices that do not divide"),
+        # One block holds the one rack anyway.
+        ([("head", 1, 0, {}), ("a", 4, 1, SLICED | {"podSetSliceRequiredTopology": BLOCK})], None),
+    ],
+)  # fmt: skip
+def test_odd_rules_of_sets_are_said_and_refuse_nothing(tmp_path, sets, rule) -> None:
+    pods = [
+        (name, count, {"containers": [container({MIG: "1"})]} if asked is MIG
+         else gpu_spec(asked, "1", "1Gi"), topology)
+        for name, count, asked, topology in sets
+    ]  # fmt: skip
+    nodes = [node(f"n{k}", rack=f"r{k // 2}", offers={MIG: "4"}) for k in range(4)]
+    instance, account = read(
+        tmp_path, kueue_topology(BLOCK, RACK, HOSTNAME), *nodes, workload("w", pods)
+    )
+    assert starts(instance) == {"team-a/w"}
+    assert any(reason.startswith(rule or "its queue") for reason in reasons(account.altered))
+
+
 def test_a_required_topology_that_is_no_level_is_said(tmp_path) -> None:
     _, account = read(
         tmp_path, *FOUR, waiting(), workload("w", [("main", 2, gpu_spec(), {"required": RACK})])
@@ -575,6 +672,101 @@ def test_quota_that_others_hold_is_taken_off(tmp_path) -> None:
     )  # fmt: skip
     assert len(starts(instance)) == 3
     assert any("given out quota" in reason for reason in reasons(account.also[0].altered))
+
+
+def test_what_others_borrowed_is_taken_off_the_cohort(tmp_path) -> None:
+    """Others hold 12 of the 16 GPUs through a queue that owns 8: the other queue has 4 left."""
+    instance, account = read(
+        tmp_path, *FOUR, flavor("h100", pool="h100"), local_queue("main", "b"),
+        cluster_queue("a", {"h100": {GPU: 8}}, cohort="c", reserved={"h100": {GPU: 12}}),
+        cluster_queue("b", {"h100": {GPU: 8}}, cohort="c"),
+        *(queued(f"w{k}", 2) for k in range(5)),
+    )  # fmt: skip
+    assert len(starts(instance)) == 2
+    told = reasons(account.also[0].altered)
+    assert [n for reason, n in told.items() if "given out quota" in reason] == [1]
+
+
+def within(
+    picks: Any, jobs: Any, members: list[str], nominal: Any, given: Any, limit: Any
+) -> bool:  # fmt: skip
+    """Whether jobs with these flavours keep the limits of their queues and of the cohort."""
+    use: Counter[Any] = Counter()
+    for pick, (queue, gpus, cpu) in zip(picks, jobs, strict=True):
+        use += Counter({(queue, pick, GPU): gpus, (queue, pick, "cpu"): cpu} if pick else {})
+    together = [{(q, *key[1:]) for q in members} for key in use if key[0] in members]
+    return all(use[key] + given[key] <= limit[key] for key in use) and all(
+        sum(use[key] + given[key] - nominal[key] for key in kin) <= 0 for kin in together
+    )
+
+
+def test_as_much_starts_as_the_quotas_allow(tmp_path) -> None:
+    """Against every choice of jobs and flavours: limits of queues and cohorts, what is given out.
+
+    There are nodes for all of them, so that nothing but quotas limits.
+    """
+    kinds = ("h100", "t4")
+    nodes = [node(f"{kind}-{k}", kind) for kind in kinds for k in range(5)]
+    nodes += [flavor(kind, pool=kind) for kind in kinds]
+    for seed in range(20):
+        rng = random.Random(seed)
+        queues, flavors = ["a", "b", "c"][: rng.randint(1, 3)], kinds[: rng.randint(1, 2)]
+        nominal: dict[Any, int] = {}
+        given: dict[Any, int] = {}
+        limit: dict[Any, float] = {}
+        members, items = [], []
+        for queue in queues:
+            cohort, borrowing = rng.choice(["c", None]), rng.choice([None, 0, 2, 4])
+            quota = {f: {GPU: rng.choice([0, 2, 4, 8]), "cpu": rng.choice([1, 3, 9])}
+                     for f in flavors}  # fmt: skip
+            reserved = {f: {GPU: rng.choice([0, 0, 2, 6])} for f in flavors}
+            items.append(cluster_queue(queue, quota, cohort=cohort, reserved=reserved,
+                                       borrowing=borrowing if cohort else None))  # fmt: skip
+            items.append(local_queue("main", queue, queue))
+            members += [queue] if cohort else []
+            for key in itertools.product([queue], flavors, [GPU, "cpu"]):
+                nominal[key] = quota[key[1]][key[2]]
+                given[key] = reserved[key[1]].get(key[2], 0)
+                more = 0 if cohort is None else borrowing if key[2] == GPU else None
+                limit[key] = float("inf") if more is None else nominal[key] + more
+        jobs = [(rng.choice(queues), rng.choice([1, 2, 4]), rng.choice([1, 2])) for _ in range(4)]
+        for k, (queue, gpus, cpu) in enumerate(jobs):
+            asked = gpu_spec(gpus, str(cpu), "1Gi")
+            items.append(workload(f"w{k}", [("main", 1, asked, {})], namespace=queue))
+
+        best = max(
+            sum(gpus for pick, (_, gpus, _) in zip(picks, jobs, strict=True) if pick)
+            for picks in itertools.product([None, *flavors], repeat=len(jobs))
+            if within(picks, jobs, members, nominal, given, limit)
+        )
+        instance, _ = read(tmp_path, *nodes, *items, waiting("free", gpu_spec(1), namespace="z"))
+        solution = place(instance.replace(moves=Moves(budget=0)), "gpus_placed").result.solution
+        assert isinstance(solution, Allocation)
+        placed = [instance.job(one.job).configurations[0] for one in solution.assignments]
+        assert sum(way.tasks[0].gpu_milli for way in placed) == 1000 * (best + 1), seed
+
+
+def test_a_queue_and_a_cohort_of_like_names_have_quotas_of_their_own(tmp_path) -> None:
+    quota = {"h100": {GPU: 99, "cpu": 3}, "t4": {GPU: 99, "cpu": 3}}
+    instance, _ = read(
+        tmp_path, *FOUR, flavor("h100", pool="h100"), flavor("t4", pool="t4"),
+        local_queue("main", "cohort-x"), local_queue("main", "q", "team-b"),
+        cluster_queue("cohort-x", quota), cluster_queue("q", quota, cohort="x"),
+        *(queued(f"w{k}", 1, namespace=space) for k in range(5) for space in ("team-a", "team-b")),
+    )  # fmt: skip
+    assert len(starts(instance)) == 6
+
+
+def test_a_quota_beyond_what_can_be_said_limits_nothing(tmp_path) -> None:
+    quota = {"h100": {GPU: 99, "memory": "1000Ti"}, "t4": {GPU: 99, "memory": "1000Ti"}}
+    large = workload("large", [("main", 20_000, gpu_spec(1, "1", "60Gi"), {})])
+    instance, account = read(
+        tmp_path, *FOUR, flavor("h100", pool="h100"), local_queue("main", "q"),
+        cluster_queue("q", quota), large, queued("w", 1),
+    )  # fmt: skip
+    assert starts(instance) == {"team-a/w"}
+    told = reasons(account.also[0].altered)
+    assert told["quota is more than an instance can say; it is not applied"] == 2
 
 
 def test_a_queue_that_is_stopped_or_does_not_cover_gpus(tmp_path) -> None:

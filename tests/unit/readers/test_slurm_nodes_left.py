@@ -42,7 +42,9 @@ def test_what_nodes_say_is_used_is_taken_off_once(tmp_path) -> None:
     assert {t.reason for t in account.dropped} == {"asks for no GPU"}
 
 
-@pytest.mark.parametrize("state", [["IDLE", "DRAIN"], ["DOWN"], "DOWN*", ["IDLE", "RESERVED"]])
+@pytest.mark.parametrize(
+    "state", [["IDLE", "DRAIN"], ["DOWN"], "DOWN*", ["IDLE", "RESERVED"], "idle+drain", "draining"]
+)
 def test_a_node_that_takes_no_jobs_keeps_what_stands_there(tmp_path, state) -> None:
     jobs = [slurm_job(1, "RUNNING", 1, 2, on="n1"), slurm_job(2, "PENDING", 1, 2)]
     nodes = [slurm_node("n1", used=(2, 16, 65_536), state=state), slurm_node("n2", used=(7, 0, 0))]
@@ -51,6 +53,17 @@ def test_a_node_that_takes_no_jobs_keeps_what_stands_there(tmp_path, state) -> N
     assert starts(instance) == {"3"}
     assert not instance.job("1").preemptible
     assert "takes no new jobs" in str(account.also[0])
+
+
+def test_what_older_and_newer_versions_say_of_a_node(tmp_path) -> None:
+    """Flags beside the base state; GPUs in use under either name."""
+    drained, busy = slurm_node("n1", state="idle"), slurm_node("n2")
+    drained["state_flags"] = ["DRAIN"]
+    busy |= {"gres_used": "", "tres_used": "cpu=8,mem=1G,gres/gpu=7"}
+    jobs = [slurm_job(1, "PENDING", 1, 1), slurm_job(2, "PENDING", 1, 2)]
+    instance, _ = read(tmp_path, jobs, [drained, busy])
+    assert instance.topology.capacity[:, 0].tolist() == [0, 1000]
+    assert starts(instance) == {"1"}
 
 
 def test_nodes_that_are_powered_down_are_started_when_needed(tmp_path) -> None:
