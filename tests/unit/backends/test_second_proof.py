@@ -158,7 +158,8 @@ def require_true(raw: RawResult, model: ArrayModel, solutions: Array) -> None:
     # What the terms of a value are, of which less may be left; and a billionth of the least cost.
     terms = np.abs(model.cost) @ np.maximum(np.abs(model.lower), np.abs(model.upper))
     least = np.abs(model.cost[model.cost != 0]).min(initial=np.inf)
-    rounding = 1e-12 * (terms + abs(model.offset)) + (1e-9 * least if model.cost.any() else 0.0)
+    rounding = 1e-12 * float(terms + abs(model.offset))
+    rounding += 1e-9 * float(least) if model.cost.any() else 0.0
     assert sign * raw.objective == pytest.approx(best, rel=1e-6, abs=rounding)
     assert sign * raw.bound <= best + rounding
     if raw.bound_proof == "recomputed":
