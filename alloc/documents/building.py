@@ -51,14 +51,6 @@ def _build(part: Part, shared: Any) -> Any:
     record_class, common, plain, converted, repeated = _plan(type(part))
     values, stated = part.__dict__, part.model_fields_set
     given = {name: values[name] for name in plain & stated}
-    key = None
-    if repeated:
-        try:
-            key = (record_class, *given.items())
-            if (known := _REPEATED.get(key)) is not None:
-                return known
-        except TypeError:  # a mapping is no key
-            key = None
     name = ""
     try:
         if common is not None:
@@ -72,6 +64,14 @@ def _build(part: Part, shared: Any) -> Any:
         raise
     except InstanceError as error:
         raise _Wrong(str(error), by_field=True) from None
+    key = None
+    if repeated:
+        try:
+            key = (record_class, *given.items())
+            if (known := _REPEATED.get(key)) is not None:
+                return known
+        except TypeError:  # a mapping is no key
+            key = None
     try:
         found = record_class(**given)
     except InstanceError as error:

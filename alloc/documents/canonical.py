@@ -1,7 +1,7 @@
 """Canonical JSON: keys sorted, defaults left out, equal numbers alike; what fingerprints are of.
 
-The text is written straight from the dataclasses: the plain values of `alloc.documents.encoding`
-and a general JSON writer after them take eight times as long, which most of a solve may be.
+The text is written straight from the dataclasses: to make plain values of them first, and to hand
+those to a general JSON writer, takes four times as long, and may take longer than the solve.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from alloc.documents.encoding import MAX_WHOLE, encode, field_writers, finite
 from alloc.documents.shapes import shape_of
 
 _NOTHING: Mapping[str, str] = {}
-Known = dict[int, str]
-"""The text of each tuple by its id, and of what documents repeat, while all of it is alive: jobs
-share many."""
+Known = dict[int, tuple[Any, str]]
+"""Each tuple, and what documents repeat, with its text, by its id: jobs share many. The value is
+kept, since the id of what is gone may be that of another."""
 
 
 def canonical_record(record: Any, leave_out: Collection[str] = ()) -> bytes:
@@ -97,20 +97,20 @@ def text_of(value: Any, known: Known, field: str = "value") -> str:
     if kind is str:
         return encode_basestring_ascii(value)
     if kind is tuple:
-        text = known.get(id(value))
-        if text is None:
+        found = known.get(id(value))
+        if found is None:
             text = "[" + ",".join([text_of(item, known, field) for item in value]) + "]"
-            known[id(value)] = text
-        return text
+            found = known[id(value)] = value, text
+        return found[1]
     if kind is int and -MAX_WHOLE < value < MAX_WHOLE:
         return repr(value)
     if is_dataclass(value):
         if not shape_of(kind).repeated:
             return text_of_record(value, known)
-        text = known.get(id(value))
-        if text is None:
-            text = known[id(value)] = text_of_record(value, known)
-        return text
+        found = known.get(id(value))
+        if found is None:
+            found = known[id(value)] = value, text_of_record(value, known)
+        return found[1]
     return _dumped(encode(value, field))
 
 

@@ -7,7 +7,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from scipy import sparse
-from small_programs import EXACT, SIZES, best_of_all, random_program
+from small_programs import (
+    EXACT,
+    SIZES,
+    best_of_all,
+    mixed_program,
+    random_program,
+    solutions_of,
+)
 
 from alloc.backends import highs
 from alloc.backends.column_bounds import bounded
@@ -134,6 +141,55 @@ def test_what_the_search_alone_calls_optimal_is(size: float) -> None:
         assert raw.bound == pytest.approx(expected, rel=1e-6, abs=0.0)
         assert raw.bound_proof == "recomputed"
     assert solved >= 10
+
+
+def require_true(raw: RawResult, model: ArrayModel, solutions: Array) -> None:
+    """Hold an answer against all solutions."""
+    sign = 1.0 if model.sense == "min" else -1.0
+    if not len(solutions):
+        assert raw.status != "optimal"
+        return
+    values = sign * (solutions @ model.cost + model.offset)
+    best = float(values.min())
+    assert raw.status == "optimal"
+    assert raw.objective is not None
+    assert raw.values is not None
+    assert (solutions == np.rint(raw.values)).all(axis=1).any()
+    # What the terms of a value are, of which less may be left; and a billionth of the least cost.
+    terms = np.abs(model.cost) @ np.maximum(np.abs(model.lower), np.abs(model.upper))
+    least = np.abs(model.cost[model.cost != 0]).min(initial=np.inf)
+    rounding = 1e-12 * float(terms + abs(model.offset))
+    rounding += 1e-9 * float(least) if model.cost.any() else 0.0
+    assert sign * raw.objective == pytest.approx(best, rel=1e-6, abs=rounding)
+    assert sign * raw.bound <= best + rounding
+    if raw.bound_proof == "recomputed":
+        assert sign * raw.bound == pytest.approx(best, rel=1e-6, abs=2 * rounding)
+
+
+@pytest.mark.parametrize("nodes", [2, 5, 100])
+def test_no_answer_is_worse_than_any_solution(nodes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of rows and costs of both signs, in any unit, however early the search ends."""
+    monkeypatch.setattr("alloc.backends.second_proof._MAX_NODES", nodes)
+    monkeypatch.setattr("alloc.backends.second_proof._FEW_NODES", nodes)
+    alone = long = 0
+    for seed in range(60):
+        model = mixed_program(seed)
+        solutions = solutions_of(model)
+        require_true(solve_and_prove(model, EXACT), model, solutions)
+        raw = solve_small(model, EXACT)
+        if raw is not None:
+            alone += 1
+            require_true(raw, model, solutions)
+        if len(solutions):
+            # Any solution may be called optimal by mistake.
+            any_one = solutions[seed % len(solutions)]
+            value = float(any_one @ model.cost) + model.offset
+            claim = RawResult("optimal", any_one, value, value, None, "Optimal")
+            found = with_proof(model, claim, EXACT)
+            require_true(found, model, solutions)
+            long += found.bound_proof != "recomputed"
+    assert alone >= 15
+    assert (long > 0) == (nodes < 100)
 
 
 def test_what_misses_its_own_bound_is_not_called_optimal() -> None:

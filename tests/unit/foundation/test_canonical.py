@@ -1,6 +1,8 @@
 """Canonical JSON is written as text; a general JSON writer must say the same, byte for byte."""
 
 import json
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pytest
@@ -79,6 +81,22 @@ def test_values_are_written_as_by_a_general_writer(value: object) -> None:
 def test_what_no_document_holds_is_refused(value: object) -> None:
     with pytest.raises(InstanceError, match=r"^rate"):
         text_of(value, {}, "rate")
+
+
+@dataclass
+class Doubled:
+    """Makes a new tuple each time that it is asked for one, gone as soon as it is written."""
+
+    number: Any
+
+    def __getattribute__(self, name: str) -> Any:
+        value = super().__getattribute__(name)
+        return (value, 2 * value) if name == "number" else value
+
+
+def test_a_tuple_that_is_gone_lends_its_text_to_no_other() -> None:
+    text = text_of(tuple(map(Doubled, range(20))), {})
+    assert json.loads(text) == [{"number": [n, 2 * n]} for n in range(20)]
 
 
 def document(counts: list[int]) -> str:
