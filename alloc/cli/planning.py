@@ -130,8 +130,9 @@ def plan_command(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Check the plan on what it does not see: the scenarios of a problem, or with "
-            "--replay the jobs of later weeks, as they came (`alloc plan init --hold-out`).",
+            help="Check the answer in the scenarios of this problem, which are not used for "
+            "planning. With --replay also the jobs of later weeks, as they came "
+            "(`alloc plan init --hold-out`).",
             show_default=False,
         ),
     ] = None,

@@ -131,12 +131,9 @@ def make_template(
     require_count(hold_out, "template", "hold_out")
     notes: list[str] = []
     known = _speeds(jobs, sheet, speeds or {}, notes)
+    _require_jobs(jobs)
     early, cut_s = _before(jobs, hold_out)
-    if len(early.jobs) < _LEAST_JOBS:
-        raise InstanceError(
-            f"history: has {len(early.jobs)} jobs to forecast from, which say next to nothing of "
-            f"how many will come; give {_LEAST_JOBS} or more, over several weeks."
-        )
+    _require_jobs(early)
     history = history_of_instance(early, speeds=known, by_tenant=by_tenant, max_classes=max_classes)
     _require_short(history, known, num_quarters)
     if history.num_weeks < _LEAST_WEEKS:
@@ -165,6 +162,15 @@ def make_template(
     )
     later = None if cut_s is None else _later(jobs, history, known, cut_s)
     return Template(problem, history, defaults, tuple(notes), later)
+
+
+def _require_jobs(jobs: Instance) -> None:
+    """Refuse a history of a few jobs."""
+    if len(jobs.jobs) < _LEAST_JOBS:
+        raise InstanceError(
+            f"history: has {len(jobs.jobs)} jobs to forecast from, which say next to nothing of "
+            f"how many will come; give {_LEAST_JOBS} or more, over several weeks."
+        )
 
 
 def _speeds(
@@ -242,8 +248,11 @@ def _later(jobs: Instance, history: History, speeds: Mapping[str, float], cut_s:
     assert history.grouping is not None
     begin_s = max(cut_s - FILL_WEEKS * WEEK_S, 0.0)
     names = {one.name for one in history.classes}
+    # Whether jobs may be interrupted tells classes apart only if it did so in the weeks before.
+    mixed = any(one.interruptible for one in history.classes)
     found = []
-    for job, seen in seen_jobs(jobs):
+    for job, one in seen_jobs(jobs):
+        seen = replace(one, interruptible=mixed and job.preemptible)
         key = history.grouping.key_of(seen)
         name = UNFORESEEN if key is None else history.grouping.name_of(key)
         if job.arrival_s < begin_s or seen.hours <= 0:
@@ -295,10 +304,11 @@ def template_text(template: Template) -> str:
     problem, history = template.problem, template.history
     plain = format_of("planning").encode(problem)
     lines = [
-        f"# {problem.name}: a planning problem, to be edited. `alloc plan FILE --replay` plans it.",
+        f"# {_printable(problem.name)}: a planning problem, to be edited. "
+        "`alloc plan FILE --replay` plans it.",
         "# DECIDE marks what nobody could measure. All else was measured from the history, or read",
         "# from the price sheet.",
-        *(f"# {note}" for note in template.notes),
+        *(f"# {_printable(note)}" for note in template.notes),
         *(f"{key}: {_flow(plain[key])}" for key in ("schema_version", "kind", "name", "currency")),
         "",
         "# DECIDE how far to plan. Another number of quarters needs other arrivals, at the end of",
@@ -378,7 +388,7 @@ def _demand_lines(history: History) -> list[str]:
     """Return what was measured of the load, as comments."""
     hours = np.array([one.options[0].gpu_hours for one in history.classes])
     load = history.jobs_per_hour @ hours
-    gpu_type = history.classes[0].options[0].gpu_type
+    gpu_type = _printable(history.classes[0].options[0].gpu_type)
     said = [
         f"# Arrivals of each class, jobs per hour by quarter, from {history.num_weeks} weeks.",
         f"# They keep {load.mean():.0f} GPUs ({gpu_type}) busy on average, {load.min():.0f} to "
@@ -396,5 +406,11 @@ def _demand_lines(history: History) -> list[str]:
 
 
 def _flow(value: Any) -> str:
-    """Return a value on one line; JSON is YAML too."""
-    return json.dumps(value, ensure_ascii=False, allow_nan=False)
+    """Return a value on one line; JSON is YAML too, once signs that YAML folds are escaped."""
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False)
+    return "".join(c if c.isprintable() or ord(c) > 0xFFFF else f"\\u{ord(c):04x}" for c in text)
+
+
+def _printable(text: str) -> str:
+    """Return text that ends no comment: names come from files of any kind."""
+    return "".join(c if c.isprintable() else " " for c in text)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from alloc.certificate import Certificate
 from alloc.documents.files import write_text
 from alloc.planning.documents import encode_report
+from alloc.planning.headline import headline
 from alloc.planning.report import PlanReport
 from alloc.plotting.plans import plot_costs, plot_goals, plot_hosts
 from alloc.problems.right_sizing.plan_tables import money, plan_tables
@@ -96,14 +97,14 @@ def _figure(ax: Axes) -> Figure:
 
 
 def _outcome(report: PlanReport) -> str:
-    certificate = report.result.certificate
+    said = headline(report)
     if report.replayed is not None:
-        return report.replayed.sentence
+        return f"{said or ''} {report.replayed.sentence}".lstrip()
     if report.result.conflict is not None:
         return report.result.conflict
-    if certificate.objective is None:
-        return f"No plan was found: {certificate.status.replace('_', ' ')}."
-    return "The plan was not replayed in the simulator."
+    if said is None:
+        return f"No plan was found: {report.result.certificate.status.replace('_', ' ')}."
+    return said
 
 
 def _facts(certificate: Certificate, currency: str) -> list[tuple[str, str]]:
