@@ -125,7 +125,9 @@ def plan_command(
             show_default=False,
         ),
     ] = None,
-    points: Annotated[int, typer.Option(help="Points of a front of energy or carbon.", min=2)] = 6,
+    points: Annotated[
+        int, typer.Option(metavar="N", help="Points of a front of energy or carbon.", min=2)
+    ] = 6,
     held_out: Annotated[
         Path | None,
         typer.Option(

@@ -210,13 +210,9 @@ def require_classes(problem: PlanningProblem, later: Instance) -> None:
     Raises
     ------
     InstanceError
-        If there are none, they name a class that the problem has not, or they cannot run on GPUs
-        of a type that is planned.
+        If they name a class that the problem has not, or cannot run on GPUs of a type that is
+        planned.
     """
-    if not later.jobs:
-        raise InstanceError(
-            "later weeks: no job came in them, so there is nothing to check; hold more weeks out."
-        )
     classes = {one.name for one in problem.classes}
     strange = sorted({str(job.model) for job in later.jobs} - {*classes, UNFORESEEN})
     if strange:
@@ -325,7 +321,7 @@ def _times(
     """Return when jobs start and complete in a pool, seconds; infinite if they never do."""
     gpus = sum(size * count for size, count in hosts.items())
     fitting = [(job, run_s) for job, run_s in members if _gpus(job) <= gpus]
-    if settings.scheduler == "fifo" and not settings.options:
+    if not fitting or (settings.scheduler == "fifo" and not settings.options):
         drawn = [(job.arrival_s, run_s, _gpus(job)) for job, run_s in fitting]
         found = start_times(gpus, drawn)
         starts = {job.id: start for (job, _), start in zip(fitting, found, strict=True)}

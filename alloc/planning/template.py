@@ -131,9 +131,12 @@ def make_template(
     require_count(hold_out, "template", "hold_out")
     notes: list[str] = []
     known = _speeds(jobs, sheet, speeds or {}, notes)
-    _require_jobs(jobs)
     early, cut_s = _before(jobs, hold_out)
-    _require_jobs(early)
+    if len(early.jobs) < _LEAST_JOBS:
+        raise InstanceError(
+            f"history: has {len(early.jobs)} jobs to forecast from, which say next to nothing of "
+            f"how many will come; give {_LEAST_JOBS} or more, over several weeks."
+        )
     history = history_of_instance(early, speeds=known, by_tenant=by_tenant, max_classes=max_classes)
     _require_short(history, known, num_quarters)
     if history.num_weeks < _LEAST_WEEKS:
@@ -162,15 +165,6 @@ def make_template(
     )
     later = None if cut_s is None else _later(jobs, history, known, cut_s)
     return Template(problem, history, defaults, tuple(notes), later)
-
-
-def _require_jobs(jobs: Instance) -> None:
-    """Refuse a history of a few jobs."""
-    if len(jobs.jobs) < _LEAST_JOBS:
-        raise InstanceError(
-            f"history: has {len(jobs.jobs)} jobs to forecast from, which say next to nothing of "
-            f"how many will come; give {_LEAST_JOBS} or more, over several weeks."
-        )
 
 
 def _speeds(
@@ -270,6 +264,11 @@ def _later(jobs: Instance, history: History, speeds: Mapping[str, float], cut_s:
                 due_date_s=None,
                 model=name if name in names else UNFORESEEN,
             )
+        )
+    if not any(job.arrival_s + begin_s >= cut_s for job in found):
+        raise InstanceError(
+            "history: no job with whole GPUs that ran came in the weeks held out, so a plan cannot "
+            "be checked on them; hold out more."
         )
     return Instance(
         f"{jobs.name}, weeks held out",

@@ -97,7 +97,8 @@ def test_a_plan_holds_in_the_weeks_that_it_was_not_made_from(init, run, files, t
     )
     assert done.exit_code == 0, done.stdout
     first, second = done.stdout.splitlines()[:2]
-    assert "EUR over 1 quarter; the goals of all 3 classes hold" in first
+    assert "EUR over 1 quarter, proved to be" in first
+    assert "; the goals of all 3 classes hold in the replay." in first
     assert "Later weeks: in the 2 weeks that followed, 3 of 3 classes keep their goals" in second
     found = json.loads(answer.read_text())["later_weeks"]
     assert found["holds"]

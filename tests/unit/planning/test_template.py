@@ -26,7 +26,7 @@ from alloc.problems.right_sizing.bands import bands_of
 from alloc.problems.right_sizing.plan import Rental
 from alloc.topology import HostType
 from alloc.topology.topology import flat_cluster
-from alloc.workload import Job, rigid_gang
+from alloc.workload import Configuration, Job, TaskGroup, rigid_gang
 
 HOUR_S, WEEK_S = 3600.0, 7 * 86400.0
 BOX = HostType("box", 8, "a100")
@@ -235,17 +235,22 @@ def test_the_load_that_was_planned_for_is_that_of_the_problem():
 def test_names_of_any_signs_are_read_again_and_end_no_comment():
     name = "a\u2028b\x85c\x7fd\nowned: [1]\ufeff"
     offers = sheet(HostOffer("buy", HostType("box", 8, name), "purchase", 50_000.0))
-    old = flat_cluster("old", HostType("old", 8), 10)
+    old = flat_cluster("old", HostType("old", 8, "generic"), 10)
     made = make_template(name, trace().replace(topology=old), offers)
     assert made.notes
     plain = parse_yaml(template_text(made), "it")
     assert format_of("planning").decode(plain) == made.problem
 
 
-@pytest.mark.parametrize("hold_out", [0, 1])
-def test_a_history_without_jobs_is_refused(hold_out):
-    with pytest.raises(InstanceError, match="has 0 jobs to forecast from"):
-        make_template("p", trace().replace(jobs=()), BUY, hold_out=hold_out)
+def test_weeks_held_out_in_which_no_job_ran_are_refused():
+    cut_s = 5 * WEEK_S
+    half = Configuration((TaskGroup("half", 1, 500),), 1.0)
+    jobs = tuple(
+        job if job.arrival_s < cut_s else job.replace(configurations=(half,))
+        for job in trace().jobs
+    )
+    with pytest.raises(InstanceError, match="no job with whole GPUs"):
+        make_template("p", trace().replace(jobs=jobs), BUY, hold_out=1)
 
 
 def certificate(**changes) -> Certificate:
@@ -274,7 +279,7 @@ def test_many_hosts_rented_are_a_number_that_people_read(count):
     offer = next(one for one in problem.offers if one.is_hourly)
     bands = range(len(bands_of(problem).hours))
     rentals = tuple(
-        Rental(scenario.name, offer.name, place, quarter, band, count)
+        Rental(scenario.name, quarter, band, offer.name, place, count)
         for scenario in problem.scenarios
         for quarter, place in enumerate((problem.sites[0].name, "elsewhere"))
         for band in bands
