@@ -196,7 +196,8 @@ class _Sheet:
         return [self._offer(row, host, terms, price) for terms, price in prices.items()]
 
     def _offer(self, row: Row, host: HostType, terms: str, price: float) -> HostOffer:
-        sites = tuple(site.strip() for site in self._text(row, "site").split("|") if site.strip())
+        named = (site.strip() for site in self._text(row, "site").split("|"))
+        sites = tuple(dict.fromkeys(site for site in named if site))
         key = (host.name, terms, tuple(sorted(sites)))
         if key in self.lines:
             self._fail(
@@ -287,20 +288,20 @@ class _Sheet:
                 f"{column.name} is {price:g}; a price is above 0, so leave the cell empty where a "
                 "host is not offered so.",
             )
-        self._require_clear(row, text, terms, column.name)
         words = [word for word in words_of(self._text(row, "per")) if word not in FILLERS]
         per_gpu = column.per_gpu or bool({"gpu", "gpus"} & {*words})
-        return price * (gpus if per_gpu else 1) * self._per(row, column, words, terms)
+        factor = self._per(row, column, words, terms)
+        # What is paid for a month or more has no thousandths.
+        is_long = terms in ("purchase", "reserved") and factor <= HOURS["quarter"] / HOURS["month"]
+        self._require_clear(row, text, is_long, column.name)
+        return price * (gpus if per_gpu else 1) * factor
 
-    def _require_clear(self, row: Row, text: str, terms: str, name: str) -> None:
+    def _require_clear(self, row: Row, text: str, is_long: bool, name: str) -> None:
         """Refuse a price that is a thousand times as high in another country."""
         found = _AMBIGUOUS.search(text)
         if found is None or not _AMBIGUOUS.fullmatch(re.sub(r"[A-Z]{3}|[€£$ ]", "", text)):
             return
-        if found[1] == ".":
-            unclear = terms == "purchase"
-        else:
-            unclear = terms in ("on_demand", "spot") or self.delimiter == ";"
+        unclear = is_long if found[1] == "." else not is_long or self.delimiter == ";"
         if unclear:
             number = found[0]
             self._fail(

@@ -37,6 +37,7 @@ HEAD = "host,gpu_type,gpus,"
         ("Reserved EUR per GPU per quarter", "1000", "reserved", 8_000),
         ("on-demand EUR", "12.5", "on_demand", 12.5),
         ("rent EUR per GPU hour", "2.5", "on_demand", 20.0),
+        ("reserved EUR/h", "19.219", "reserved", 19.219 * 2190),
         ("rental EUR per GPU hour", "2.5", "on_demand", 20.0),
         ("ondemand EUR / GPU / h", "2.5", "on_demand", 20.0),
         ("on-demand EUR", "32.773", "on_demand", 32.773),
@@ -134,7 +135,7 @@ def test_a_mapped_price_of_a_host_with_gpus_is_not_multiplied(tmp_path):
 
 
 def test_a_site_may_be_called_na_and_a_currency_be_a_sign(tmp_path):
-    found = sheet(tmp_path, HEAD + "purchase EUR,site,currency\nbox,a100,8,90000,NA,€\n")
+    found = sheet(tmp_path, HEAD + "purchase EUR,site,currency\nbox,a100,8,90000,NA|NA,€\n")
     assert found.offers[0].sites == ("NA",)
     assert found.currency == "EUR"
 
@@ -176,6 +177,7 @@ WRONG = [
     (HEAD + "terms,price per month,per\na,x,8,rent,5,hour\n", "correct one of them"),
     (HEAD + "yearly reserved EUR per month\na,x,8,5\n", "more than one period (month and year)"),
     (HEAD + "purchase EUR\nbox,a100,8,120.000\n", "write 120000 or 120.0000"),
+    (HEAD + "reserved EUR per month\nbox,a100,8,4.300\n", "write 4300 or 4.3000"),
     ("host;gpu_type;gpus;spot EUR\nbox;a100;8;27,500\n", "write 27500 or 27.5000"),
     (HEAD + "purchase EUR,available GPU\nbox,a100,8,5,80\n", "is nothing that a price sheet has"),
     (HEAD + "purchase EUR\nbox,a100,8,5\nbox,a100,8,6\n", "on line 2 too"),
