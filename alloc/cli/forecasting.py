@@ -28,11 +28,16 @@ RateOption = Annotated[
         show_default=False,
     ),
 ]
+SPEED = "Speed of a GPU type in relation to those of the history."
+GOAL = (
+    "Goal of a class or a pattern of classes, for example '8-gpu*=wait 2h 95%', '*=jct 24h mean' "
+    "or '*=none'."
+)
 SpeedOption = Annotated[
     list[str] | None,
     typer.Option(
         metavar="TYPE=SPEED",
-        help="With --history: speed of a GPU type in relation to those of the history.",
+        help=f"{SPEED} With --history.",
         show_default=False,
     ),
 ]
@@ -41,9 +46,8 @@ GoalOption = Annotated[
     list[str] | None,
     typer.Option(
         metavar="CLASS=GOAL",
-        help="With --history: goal of a class or a pattern of classes, for example '8-gpu*=wait 2h "
-        "95%', '*=jct 24h mean' or '*=none'. Without one a class keeps the goal that the problem "
-        "has for it, else 95 % of its jobs wait no longer than its mean run time.",
+        help=f"{GOAL} With --history; without one a class keeps the goal that the problem has for "
+        "it, else 95 % of its jobs wait no longer than its mean run time.",
         show_default=False,
     ),
 ]
@@ -103,7 +107,7 @@ def forecast_command(
     hold_out: Annotated[
         int,
         typer.Option(
-            help="With --history: leave the last weeks out, for --held-out-output.",
+            help="Leave the last weeks out, for --held-out-output. With --history.",
             min=0,
             metavar="WEEKS",
         ),
@@ -112,8 +116,8 @@ def forecast_command(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Write the problem with scenarios of the weeks left out, for `alloc plan "
-            "--held-out`.",
+            help="Write the weeks left out, for `alloc plan --held-out`. As scenarios of the "
+            "problem.",
             show_default=False,
         ),
     ] = None,

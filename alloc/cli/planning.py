@@ -125,7 +125,16 @@ def plan_command(
     points: Annotated[
         int, typer.Option(metavar="N", help="Points of a front of energy or carbon.", min=2)
     ] = 6,
-    held_out: options.HeldOutOption = None,
+    held_out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Check the answer in the scenarios of this problem, which are not used for "
+            "planning. With --replay also the jobs of later weeks, as they came "
+            "(`alloc plan init --hold-out`).",
+            show_default=False,
+        ),
+    ] = None,
     template: Annotated[
         Path | None,
         typer.Option(

@@ -11,7 +11,7 @@ from alloc.cli import completion, options
 from alloc.cli.clusters import read_cluster
 from alloc.cli.console import progress, require_writable, save
 from alloc.cli.door import say
-from alloc.cli.forecasting import parse_goals, parse_numbers
+from alloc.cli.forecasting import GOAL, SPEED, parse_goals, parse_numbers
 from alloc.cli.settings import split_settings
 from alloc.cli.sources import on_cluster, read_instance
 from alloc.cli.topology import HostTypeOption, TopologyOption
@@ -70,7 +70,7 @@ def plan_init_command(
             "--option",
             "-O",
             metavar="KEY=VALUE",
-            help="Option of the reader. May be repeated.",
+            help="An option of what is read or made; may be repeated.",
             show_default=False,
         ),
     ] = None,
@@ -104,7 +104,7 @@ def plan_init_command(
         list[str] | None,
         typer.Option(
             metavar="TYPE=SPEED",
-            help="Speed of a GPU type of the sheet in relation to the GPUs of the history.",
+            help=SPEED,
             show_default=False,
         ),
     ] = None,
@@ -112,29 +112,38 @@ def plan_init_command(
         list[str] | None,
         typer.Option(
             metavar="CLASS=GOAL",
-            help="Goal of a class or a pattern of classes, for example '8-gpu*=wait 2h 95%'. "
-            "Without one, 95 % of its jobs wait no longer than its mean run time.",
+            help=f"{GOAL} Without one, 95 % of its jobs wait no longer than its mean run time.",
             show_default=False,
         ),
     ] = None,
-    quarters: Annotated[int, typer.Option(help="Quarters to plan.", min=1)] = 4,
-    growth: Annotated[float, typer.Option(help="Growth per quarter, a fraction.")] = 0.0,
-    classes: Annotated[int, typer.Option(help="Most classes of jobs.", min=1)] = 12,
+    quarters: Annotated[int, typer.Option(metavar="N", help="Quarters to plan.", min=1)] = 4,
+    growth: Annotated[float, typer.Option(metavar="FRACTION", help="Growth per quarter.")] = 0.0,
+    classes: Annotated[
+        int, typer.Option(metavar="N", help="Classes of jobs, at most.", min=1)
+    ] = 12,
     by_tenant: Annotated[
         bool, typer.Option("--by-tenant", help="Give large tenants classes of their own.")
     ] = False,
-    scenarios: Annotated[int, typer.Option(help="Scenarios of demand.", min=1)] = 5,
+    keep: Annotated[
+        int,
+        typer.Option(
+            metavar="N",
+            help="Reduce the scenarios drawn to N representative ones.",
+            min=1,
+            max=50,  # as many are drawn
+        ),
+    ] = 5,
     hold_out: Annotated[
         int,
         typer.Option(
-            metavar="WEEKS", help="Leave the last weeks out, to check the plan on.", min=0
+            metavar="WEEKS", help="Leave the last weeks out, for --held-out-output.", min=0
         ),
     ] = 0,
-    held_out: Annotated[
+    held_out_output: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Write the jobs of the weeks left out, for `alloc plan --held-out`.",
+            help="Write the weeks left out, for `alloc plan --held-out`.",
             show_default=False,
         ),
     ] = None,
@@ -146,17 +155,17 @@ def plan_init_command(
     What was measured stands in it with how often it was seen; what you must decide (goals, owned
     hosts, budget, limits) is marked DECIDE. Then `alloc plan FILE --replay`.
     """
-    _require_new(output)
-    _require_new(held_out)
-    if (hold_out > 0) != (held_out is not None):
-        raise typer.BadParameter("--hold-out and --held-out go together")
+    from alloc.documents.parsing import YAML_ENDINGS
+
+    _require_new(output, YAML_ENDINGS)
+    _require_new(held_out_output, (".json",))
+    if (hold_out > 0) != (held_out_output is not None):
+        raise typer.BadParameter("--hold-out and --held-out-output go together")
     from alloc.planning.price_columns import parse_columns
     from alloc.planning.prices import read_price_sheet
 
     wanted = parse_goals(goal or [])
-    sheet = read_price_sheet(
-        prices, columns=parse_columns(price_map or []), currency=currency and currency.upper()
-    )
+    sheet = read_price_sheet(prices, columns=parse_columns(price_map or []), currency=currency)
     for note in sheet.notes:
         say(note)
     with progress(f"reading {history}", quiet) as report:
@@ -173,7 +182,7 @@ def plan_init_command(
             goals=wanted,
             num_quarters=quarters,
             growth=growth,
-            num_scenarios=scenarios,
+            num_scenarios=keep,
             max_classes=classes,
             by_tenant=by_tenant,
             hold_out=hold_out,
@@ -183,8 +192,8 @@ def plan_init_command(
         say(note)
     for why, count in made.history.left_out.items():
         say(f"left out: {count} {why}")
-    if made.later is not None and held_out is not None:
-        save(made.later.to_json, held_out)
+    if made.later is not None and held_out_output is not None:
+        save(made.later.to_json, held_out_output)
     from alloc.documents.files import write_text
 
     text = template_text(made)
@@ -197,10 +206,14 @@ def plan_init_command(
     )
 
 
-def _require_new(path: Path | None) -> None:
-    """Refuse to write over what somebody may have edited."""
+def _require_new(path: Path | None, endings: tuple[str, ...]) -> None:
+    """Refuse to write over what somebody may have edited, or by a name that is read otherwise."""
     require_writable(path)
-    if path is not None and path.exists():
+    if path is None:
+        return
+    if not path.name.lower().removesuffix(".gz").endswith(endings):
+        raise InstanceError(f"{path}: is to be named as what it holds; let it end in {endings[0]}.")
+    if path.exists():
         raise InstanceError(
             f"{path}: is there already, and may hold decisions; name another file, or move it away."
         )

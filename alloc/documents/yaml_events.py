@@ -91,6 +91,7 @@ class YamlReader:
     """Lines of values from 1, by the number of the document and the path in it."""
     _stack: list[OpenContainer] = field(default_factory=list)
     _anchors: dict[str, tuple[Any, int]] = field(default_factory=dict)
+    _count: int = 0
 
     def __post_init__(self) -> None:
         import yaml
@@ -171,13 +172,15 @@ class YamlReader:
     def _put(self, value: Any, size: int, path: Path, event: Any) -> None:
         if event is not None:
             self._mark(path, event)
-        if not self._stack:
+        # Containers that are open, and other documents, hold values too.
+        self._count += 1
+        top = self._stack[-1] if self._stack else None
+        if top is None:
             self.documents.append(value)
-            return
-        top = self._stack[-1]
-        top.add(value)
-        top.size += size
-        if top.size > self.max_values:
+        else:
+            top.add(value)
+            top.size += size
+        if self._count > self.max_values or (top is not None and top.size > self.max_values):
             raise self.error(
                 None,
                 f"unfolds to more than {self.max_values:,} values; write out its aliases, or "

@@ -1,12 +1,16 @@
-"""The headline of a plan: what to order, what it costs, and whether its goals hold."""
+"""The headline of a plan: what to order, its cost, what is proved, and whether its goals hold."""
 
 from __future__ import annotations
 
-from collections import Counter
+import math
+from collections import Counter, defaultdict
 
+import numpy as np
+
+from alloc.certificate import Certificate
 from alloc.planning.report import PlanReport
 from alloc.problems.right_sizing.accounting import mean_hosts
-from alloc.units import format_number
+from alloc.problems.right_sizing.plan_tables import count_of, money
 
 _MAX_OFFERS = 4
 """Offers named in a sentence; the table below it has all."""
@@ -15,7 +19,13 @@ _LITTLE_HOSTS = 0.005
 
 
 def headline(report: PlanReport) -> str | None:
-    """Return a plan in one sentence; None if there is no plan."""
+    """Return a plan in one sentence; None if there is no plan.
+
+    Parameters
+    ----------
+    report
+        The plan.
+    """
     plan = report.result.solution
     if plan is None:
         return None
@@ -32,33 +42,62 @@ def headline(report: PlanReport) -> str | None:
         ]
         if these:
             words.append(f"{verb} {_listed(these)}")
-    rented: Counter[str] = Counter()
+    rented: defaultdict[str, np.ndarray] = defaultdict(lambda: np.zeros(problem.num_quarters))
     for (name, _), counts in mean_hosts(problem, plan).items():
         if problem.offers[problem.offer_index[name]].is_hourly:
-            rented[name] += max(counts)
+            rented[name] += counts
     hired = [
-        f'{count:.2g} hosts "{name}"' for name, count in rented.items() if count >= _LITTLE_HOSTS
+        f'{count_of(max(counts))} hosts "{name}"'
+        for name, counts in rented.items()
+        if max(counts) >= _LITTLE_HOSTS
     ]
     if hired:
         words.append(f"rent {_listed(hired)} on average in the busiest quarter")
     if not words:
-        words.append("order nothing: the hosts owned serve the forecast")
-    cost = report.result.certificate.objective
-    assert cost is not None
+        words.append("order nothing")
+    certificate = report.result.certificate
+    assert certificate.objective is not None
     count = problem.num_quarters
     sentence = (
-        f"{', '.join(words)}, for {format_number(round(cost), 12)} {problem.currency} over {count} "
+        f"{', '.join(words)}, for {money(certificate.objective)} {problem.currency} over {count} "
         f"quarter{'' if count == 1 else 's'}"
+        f"{proof(certificate, problem.currency, replayed=bool(problem.tightening))}"
     )
     return f"{sentence[0].upper()}{sentence[1:]}{_goals(report)}."
 
 
+def proof(certificate: Certificate, currency: str, *, replayed: bool) -> str:
+    """Return what is proved of a plan's cost, as the end of a sentence.
+
+    Parameters
+    ----------
+    certificate
+        What is claimed of the plan.
+    currency
+        Unit of its cost.
+    replayed
+        Whether the model had to keep what replays required: the proof is about such plans only.
+    """
+    among = " that keeps to what the replays required" if replayed else ""
+    if certificate.status == "optimal":
+        of = f" of any plan{among}" if among else ""
+        return f", proved to be the least{of} to within a millionth"
+    if not math.isfinite(certificate.bound):
+        return "; nothing is proved of how cheap a plan can be"
+    # Rounded down: a bound that is rounded up is not proved.
+    return f"; no plan{among} costs less than {money(math.floor(certificate.bound))} {currency}"
+
+
 def _goals(report: PlanReport) -> str:
     promised = sum(one.goal is not None for one in report.problem.classes)
+    if not promised:
+        return "; no class has a goal"
     if report.replayed is None:
         return "; the plan was not replayed, so its goals hold by the model's formulas only"
-    if not promised or report.replayed.outcome == "unmeasured":
+    if report.replayed.outcome == "unmeasured":
         return "; no goal could be measured"
+    if report.replayed.outcome == "interrupted":
+        return "; the replay was interrupted before it could say whether the goals hold"
     if report.replayed.outcome == "holds":
         seen = len({one.job_class for one in report.replayed.answer.measured})
         if seen == promised:

@@ -84,6 +84,8 @@ class LaterWeeks:
         The classes with a goal of which jobs came, in the order of the problem.
     unforeseen
         Jobs that came and are like none of the history.
+    idle
+        The classes with a goal of which no job came.
     """
 
     weeks: float
@@ -92,6 +94,7 @@ class LaterWeeks:
     came_gpus: float
     kept: tuple[Kept, ...]
     unforeseen: int = 0
+    idle: tuple[str, ...] = ()
 
     @property
     def holds(self) -> bool:
@@ -108,6 +111,8 @@ class LaterWeeks:
         said = f"{good} of {len(self.kept)} classes keep their goals" + (
             f"; missed: {missed}" if missed else ""
         )
+        if self.idle:
+            said += f"; no job of {len(self.idle)} more came"
         if not self.kept:
             said = "no job of a class with a goal came, so there was nothing to measure"
         new = f", {self.unforeseen} jobs like none before among it" if self.unforeseen else ""
@@ -148,12 +153,11 @@ def replay_later_weeks(
     require_classes(problem, later)
     hosts = _hosts(problem, plan)
     parts = _parts(problem, plan)
-    gpus = {
-        pool: float(sum(size * count for size, count in of.items())) for pool, of in hosts.items()
-    }
+    totals = {pool: sum(size * count for size, count in of.items()) for pool, of in hosts.items()}
+    gpus = {pool: float(total) for pool, total in totals.items() if total}
     jobs = sorted(later.jobs, key=lambda job: job.arrival_s)
     span_s = jobs[-1].arrival_s - jobs[0].arrival_s
-    begin_s = float(later.description.get(MEASURE_FROM, jobs[0].arrival_s + _WARM_UP * span_s))
+    begin_s = _measured_from(later, jobs[0].arrival_s + _WARM_UP * span_s)
     of_pool: defaultdict[Pool, list[tuple[Job, float]]] = defaultdict(list)
     sent: defaultdict[tuple[str, Pool], int] = defaultdict(int)
     found: defaultdict[str, list[float]] = defaultdict(list)
@@ -163,7 +167,8 @@ def replay_later_weeks(
         # What was not planned for goes where the GPUs are.
         ways = parts.get(name) or gpus
         if not ways:
-            found[name].append(math.inf)
+            if job.arrival_s >= begin_s:
+                found[name].append(math.inf)
             continue
         pool = min(ways, key=lambda pool: ((sent[name, pool] + 1) / ways[pool], pool))
         sent[name, pool] += 1
@@ -185,7 +190,7 @@ def replay_later_weeks(
     return LaterWeeks(
         weeks=measured_s / (168 * HOUR_S),
         gpus=round(sum(gpus.values())),
-        planned_gpus=_planned(problem, parts),
+        planned_gpus=_planned(problem, plan),
         came_gpus=load_s / measured_s,
         kept=tuple(
             _kept(one, found[one.name])
@@ -193,6 +198,9 @@ def replay_later_weeks(
             if one.goal is not None and found.get(one.name)
         ),
         unforeseen=len(found.get(UNFORESEEN, ())),
+        idle=tuple(
+            one.name for one in problem.classes if one.goal is not None and not found.get(one.name)
+        ),
     )
 
 
@@ -202,12 +210,9 @@ def require_classes(problem: PlanningProblem, later: Instance) -> None:
     Raises
     ------
     InstanceError
-        If there are none, or they name a class that the problem has not.
+        If they name a class that the problem has not, or cannot run on GPUs of a type that is
+        planned.
     """
-    if not later.jobs:
-        raise InstanceError(
-            "later weeks: no job came in them, so there is nothing to check; hold more weeks out."
-        )
     classes = {one.name for one in problem.classes}
     strange = sorted({str(job.model) for job in later.jobs} - {*classes, UNFORESEEN})
     if strange:
@@ -215,6 +220,34 @@ def require_classes(problem: PlanningProblem, later: Instance) -> None:
             f'later weeks: jobs are of class "{strange[0]}", which the problem has not; hold weeks '
             "out with `alloc plan init --hold-out`, and leave the names of the classes as they are."
         )
+    _measured_from(later, 0.0)
+    types = {option.gpu_type for one in problem.classes for option in one.options}
+    for job in later.jobs:
+        runs_on = {way.gpu_type for way in job.configurations if way.rate > 0}
+        missing = set() if None in runs_on else types - runs_on
+        if missing:
+            raise InstanceError(
+                f'later weeks: job "{job.id}" has no configuration for GPUs of type '
+                f'"{min(missing)}"; hold weeks out with `alloc plan init --hold-out` and the price '
+                "sheet of the problem."
+            )
+
+
+def _measured_from(later: Instance, default: float) -> float:
+    """Return the second from which jobs are measured, as the instance says or by default."""
+    text = later.description.get(MEASURE_FROM)
+    if text is None:
+        return default
+    try:
+        second = float(text)
+    except ValueError:
+        second = math.nan
+    if not 0 <= second <= max(job.arrival_s for job in later.jobs):
+        raise InstanceError(
+            f'later weeks: the description says "{MEASURE_FROM}": "{text[:40]}", at which no job '
+            "is left to measure; give a number of seconds before the last arrival."
+        )
+    return second
 
 
 def _kept(one: JobClass, hours: Sequence[float]) -> Kept:
@@ -253,13 +286,17 @@ def _parts(problem: PlanningProblem, plan: Plan) -> dict[str, dict[Pool, float]]
     return {name: dict(of) for name, of in found.items()}
 
 
-def _planned(problem: PlanningProblem, parts: Mapping[str, Mapping[Pool, float]]) -> float:
+def _planned(problem: PlanningProblem, plan: Plan) -> float:
     """Return the mean load of the first quarter by the forecast, in GPUs of the plan's pools."""
-    total = 0.0
-    for one in problem.classes:
-        for pool, rate in parts.get(one.name, {}).items():
-            total += rate * min(o.gpu_hours for o in one.options if o.gpu_type == pool.gpu_type)
-    return total
+    likely = {scenario.name: scenario.probability for scenario in problem.scenarios}
+    hours = bands_of(problem).hours
+    return math.fsum(
+        likely[operation.regime.scenario]
+        * float(hours[operation.regime.band] / hours.sum())
+        * operation.load
+        for operation in operations_of(problem, plan)
+        if operation.regime.quarter == 0
+    )
 
 
 def _gpus(job: Job) -> int:
@@ -268,12 +305,10 @@ def _gpus(job: Job) -> int:
 
 def _run_s(job: Job, pool: Pool) -> float:
     """Return how long a job runs on the GPUs of a pool, seconds."""
-    for way in job.configurations:
-        if way.gpu_type in (None, pool.gpu_type) and way.rate > 0:
-            return job.work / way.rate
-    raise InstanceError(
-        f'later weeks: job "{job.id}" has no configuration for GPUs of type "{pool.gpu_type}"; '
-        "hold weeks out with `alloc plan init --hold-out` and the price sheet of the problem."
+    return job.work / next(
+        way.rate
+        for way in job.configurations
+        if way.gpu_type in (None, pool.gpu_type) and way.rate > 0
     )
 
 
@@ -286,7 +321,7 @@ def _times(
     """Return when jobs start and complete in a pool, seconds; infinite if they never do."""
     gpus = sum(size * count for size, count in hosts.items())
     fitting = [(job, run_s) for job, run_s in members if _gpus(job) <= gpus]
-    if settings.scheduler == "fifo" and not settings.options:
+    if not fitting or (settings.scheduler == "fifo" and not settings.options):
         drawn = [(job.arrival_s, run_s, _gpus(job)) for job, run_s in fitting]
         found = start_times(gpus, drawn)
         starts = {job.id: start for (job, _), start in zip(fitting, found, strict=True)}

@@ -77,8 +77,13 @@ PERIODS = {
     **{"quarterly": "quarter", "yearly": "year", "annual": "year", "annually": "year"},
     **{"daily": "day", "weekly": "week", "a": "year"},
 }
-_KW = {"kw": 1.0, "w": 0.001, "watts": 0.001, "watt": 0.001}
 """What people call periods, by the key of `HOURS`."""
+_KW = {"kw": 1.0, "w": 0.001, "watts": 0.001, "watt": 0.001}
+"""Kilowatts of one unit of power."""
+_AMOUNTS = frozenset(
+    ("price", "purchase", "reserved", "on_demand", "spot", "maintenance", "idle_kw", "busy_kw")
+)
+"""Columns whose numbers may be for one GPU of a host."""
 FILLERS = frozenset(("per", "in", "of", "the", "each", "one", "for"))
 """Words that say nothing of their own."""
 TERMS = ("purchase", "reserved", "on_demand", "spot")
@@ -106,7 +111,7 @@ class Column:
     currency
         Currency in it, or None.
     per_gpu
-        Whether it is a price for one GPU of a host.
+        Whether it is money or power of one GPU of a host.
     """
 
     name: str
@@ -114,6 +119,9 @@ class Column:
     kw: float | None = None
     currency: str | None = None
     per_gpu: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.name} (per GPU)" if self.per_gpu else self.name
 
 
 def parse_columns(pairs: Sequence[str]) -> dict[str, str]:
@@ -164,7 +172,7 @@ def choose_columns(header: Sequence[str], given: Mapping[str, str], file: str) -
                 f'{file}: has no column "{name}" for {key}{nearest(name, header) or "."} Its '
                 f"columns are {listed}."
             )
-    chosen = {key: _column(name) for key, name in given.items()}
+    chosen = {key: _column(key, name, file) for key, name in given.items()}
     for name in header:
         if not name or name in given.values():
             continue
@@ -182,7 +190,7 @@ def choose_columns(header: Sequence[str], given: Mapping[str, str], file: str) -
                 f'{file}: both "{chosen[guess].name}" and "{name}" look like the {guess}; say '
                 f"which one it is with the price map {guess}=COLUMN, or take one out."
             )
-        chosen[guess] = _column(name)
+        chosen[guess] = _column(guess, name, file)
     wide = [key for key in TERMS if key in chosen]
     if not wide and not {"terms", "price"} <= chosen.keys():
         raise InstanceError(
@@ -203,19 +211,45 @@ def choose_columns(header: Sequence[str], given: Mapping[str, str], file: str) -
 
 
 def words_of(name: str) -> list[str]:
-    """Return the words of a name in small letters."""
-    return [word for word in re.split(r"[^a-z0-9€£]+", name.lower()) if word]
+    """Return the words of a name in small letters; PricePerGPU is three."""
+    parted = re.sub(r"(?<=[a-z]{2})(?=[A-Z])", " ", name)
+    return [word for word in re.split(r"[^a-z0-9€£]+", parted.lower()) if word]
 
 
-def _column(name: str) -> Column:
+def period_of(words: Sequence[str]) -> str | None:
+    """Return the one period that words name, a key of `HOURS`; None if they name none.
+
+    Raises
+    ------
+    ValueError
+        If they name several.
+    """
+    # "a" is a year after a stroke, and no more than an article beside another period.
+    periods = {PERIODS[word] for word in words if word in PERIODS and word != "a"}
+    if len(periods) > 1:
+        raise ValueError(f"{' and '.join(sorted(periods))}")
+    if "a" in words and not periods:
+        return "year"
+    return next(iter(periods), None)
+
+
+def _column(key: str, name: str, file: str) -> Column:
     words = words_of(name)
+    try:
+        period = period_of(words)
+    except ValueError as error:
+        raise InstanceError(
+            f'{file}: column "{name}" names more than one period ({error}); name the one that its '
+            "numbers are for."
+        ) from None
+    together = "".join(words)
     return Column(
         name,
-        next((PERIODS[word] for word in words if word in PERIODS), None),
+        period,
         next((_KW[word] for word in words if word in _KW), None),
         next((found for word in words if (found := currency_of(word)) is not None), None),
-        bool({"price", "purchase", "reserved", "spot", "rent", "demand", "buy"} & {*words})
-        and "gpu" in words,
+        # A number before it, as in "price of an 8 GPU server", is of the host.
+        key in _AMOUNTS and "gpu" in together and re.search("[0-9]x?gpu", together) is None,
     )
 
 
@@ -236,5 +270,6 @@ def _key_of(name: str) -> str | None:
         joined = "".join(parts)
         for key, names in _NAMES.items():
             if joined and joined in (*names, key.replace("_", "")):
-                return key
+                # A number of GPUs is no number of hosts.
+                return None if key == "max_hosts" and "gpu" in words else key
     return None

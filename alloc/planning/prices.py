@@ -26,6 +26,7 @@ from alloc.planning.price_columns import (
     Column,
     choose_columns,
     currency_of,
+    period_of,
     words_of,
 )
 from alloc.problems.right_sizing import HostOffer, Site
@@ -38,7 +39,11 @@ _TERMS = {
     **{"spot": "spot", "preemptible": "spot"},
 }
 _VERBS = {"purchase": "buy", "reserved": "reserve", "on_demand": "rent", "spot": "spot"}
+_THINGS = ("host", "server", "node", "piece", "gpu", "gpus")
+"""What a price can be for, besides a period."""
 _AMOUNT = re.compile(r"-?(?:[0-9]+|[0-9]{1,3}(?:[, ][0-9]{3})+)(?:\.[0-9]+)?(?:[eE][0-9]{1,2})?")
+_AMBIGUOUS = re.compile(r"-?[0-9]{1,3}([.,])[0-9]{3}")
+"""A number whose sign is a decimal point in some countries and one of thousands in others."""
 _MAX_OFFERS = 200
 """Most rows: the offers of a plan are chosen by hand, and each makes the program larger."""
 _DEFAULT_TERM_QUARTERS = 4
@@ -125,22 +130,25 @@ def read_price_sheet(
             f"{file}: has {len(rows)} rows, and a plan takes up to {_MAX_OFFERS}; keep those that "
             "are worth a thought."
         )
-    return _Sheet(file, chosen, currency).read(rows, header)
+    return _Sheet(file, chosen, currency, delimiter).read(rows)
 
 
 class _Sheet:
     """Makes offers of the rows of one sheet."""
 
-    def __init__(self, file: str, columns: Mapping[str, Column], currency: str | None) -> None:
+    def __init__(
+        self, file: str, columns: Mapping[str, Column], currency: str | None, delimiter: str
+    ) -> None:
         self.file = file
+        self.delimiter = delimiter
         self.columns = columns
-        self.currency = currency
+        self.currency = currency and (currency_of(currency.lower()) or currency.upper())
         self.said_by = "the option" if currency else ""
         self.lines: dict[tuple[str, str, tuple[str, ...]], int] = {}
         self.speeds: dict[str, tuple[float, int]] = {}
         self.assumed: dict[str, None] = {}
 
-    def read(self, rows: Sequence[Row], header: Sequence[str]) -> PriceSheet:
+    def read(self, rows: Sequence[Row]) -> PriceSheet:
         """Return what the sheet offers."""
         offers = [offer for row in rows for offer in self._offers(row)]
         if not offers:
@@ -152,7 +160,7 @@ class _Sheet:
             )
         names = dict.fromkeys(site for offer in offers for site in offer.sites)
         sites = tuple(Site(name) for name in names or (_DEFAULT_SITE,))
-        said = ", ".join(f"{key}={column.name}" for key, column in self.columns.items())
+        said = ", ".join(f"{key}={column}" for key, column in self.columns.items())
         return PriceSheet(
             tuple(offers),
             sites,
@@ -188,7 +196,8 @@ class _Sheet:
         return [self._offer(row, host, terms, price) for terms, price in prices.items()]
 
     def _offer(self, row: Row, host: HostType, terms: str, price: float) -> HostOffer:
-        sites = tuple(site.strip() for site in self._text(row, "site").split("|") if site.strip())
+        named = (site.strip() for site in self._text(row, "site").split("|"))
+        sites = tuple(dict.fromkeys(site for site in named if site))
         key = (host.name, terms, tuple(sorted(sites)))
         if key in self.lines:
             self._fail(
@@ -198,8 +207,8 @@ class _Sheet:
             )
         self.lines[key] = row.line
         bought, hourly = terms == "purchase", terms in ("on_demand", "spot")
-        busy = self._power(row, "busy_kw") if bought else 0.0
-        idle = self._power(row, "idle_kw") if bought else 0.0
+        busy = self._power(row, "busy_kw", host) if bought else 0.0
+        idle = self._power(row, "idle_kw", host) if bought else 0.0
         if bought and busy and "idle_kw" not in self.columns:
             idle = busy
             self._assume("Hosts draw as much power idle as under load, for the sheet says no more.")
@@ -218,7 +227,7 @@ class _Sheet:
                 lead_time_quarters=0 if hourly else self._quarters(row, "lead_time"),
                 service_quarters=self._service(row, terms),
                 residual_fraction=self._fraction(row, "residual") if bought else 0.0,
-                maintenance_per_quarter=self._maintenance(row) if bought else 0.0,
+                maintenance_per_quarter=self._maintenance(row, host) if bought else 0.0,
                 idle_kw=idle,
                 busy_kw=busy,
                 rack_units=self._number(row, "rack_units") or 0.0 if bought else 0.0,
@@ -269,7 +278,8 @@ class _Sheet:
         column = self.columns[key]
         if not text:
             return None
-        self._take_currency(row, self._text(row, "currency").upper(), "its column currency")
+        said = self._text(row, "currency")
+        self._take_currency(row, currency_of(said.lower()) or said.upper(), "its column currency")
         self._take_currency(row, column.currency or "", f'the column "{column.name}"')
         price = self._amount(row, text, column.name)
         if price <= 0:
@@ -278,27 +288,54 @@ class _Sheet:
                 f"{column.name} is {price:g}; a price is above 0, so leave the cell empty where a "
                 "host is not offered so.",
             )
-        if column.per_gpu:
-            price *= gpus
-        return price * self._per(row, column, terms)
+        words = [word for word in words_of(self._text(row, "per")) if word not in FILLERS]
+        per_gpu = column.per_gpu or bool({"gpu", "gpus"} & {*words})
+        factor = self._per(row, column, words, terms)
+        # What is paid for a month or more has no thousandths.
+        is_long = terms in ("purchase", "reserved") and factor <= HOURS["quarter"] / HOURS["month"]
+        self._require_clear(row, text, is_long, column.name)
+        return price * (gpus if per_gpu else 1) * factor
 
-    def _per(self, row: Row, column: Column, terms: str) -> float:
+    def _require_clear(self, row: Row, text: str, is_long: bool, name: str) -> None:
+        """Refuse a price that is a thousand times as high in another country."""
+        found = _AMBIGUOUS.search(text)
+        if found is None or not _AMBIGUOUS.fullmatch(re.sub(r"[A-Z]{3}|[€£$ ]", "", text)):
+            return
+        unclear = is_long if found[1] == "." else not is_long or self.delimiter == ";"
+        if unclear:
+            number = found[0]
+            self._fail(
+                row,
+                f'{name} is "{text}", with a sign that may stand before thousands or before '
+                f"decimals; write {number.replace(found[1], '')} or "
+                f"{number.replace(found[1], '.')}0.",
+            )
+
+    def _per(self, row: Row, column: Column, words: Sequence[str], terms: str) -> float:
         """Return by what to multiply a price, to have it per host, quarter or hour."""
-        text = self._text(row, "per")
         period = column.period
-        factor = 1.0
-        if text:
-            words = [word for word in words_of(text) if word not in FILLERS]
-            period = next((PERIODS[word] for word in words if word in PERIODS), None)
-            if period is None and words not in (["host"], ["server"], ["node"], ["piece"]):
+        if words:
+            others = [word for word in words if word not in PERIODS and word not in _THINGS]
+            try:
+                period = period_of(words) or column.period
+            except ValueError:
+                others = ["several periods"]
+            if others:
                 self._fail(
                     row,
-                    f'the price is per "{text}"; give host, hour, month, quarter or year.',
+                    f'the price is per "{self._text(row, "per")}"; give host, hour, month, quarter '
+                    "or year, and GPU before it if it is for one.",
+                )
+            if column.period not in (None, period):
+                self._fail(
+                    row,
+                    f'the price is per {period}, and its column "{column.name}" says '
+                    f"{column.period}; correct one of them.",
                 )
         if terms == "purchase":
             if period is not None:
                 self._fail(row, f"a purchase has no price per {period}; correct terms or unit.")
-            return factor
+            return 1.0
         if terms == "reserved":
             if period is None:
                 self._fail(
@@ -307,10 +344,10 @@ class _Sheet:
                     f"the column {column.name}_per_month (hour, quarter, year), or add a column "
                     "per.",
                 )
-            return factor * HOURS["quarter"] / HOURS[period]
+            return HOURS["quarter"] / HOURS[period]
         if period is None:
             self._assume("Prices of hosts that are rented are per hour, for the sheet says none.")
-        return factor / HOURS[period or "hour"]
+        return 1.0 / HOURS[period or "hour"]
 
     def _take_currency(self, row: Row, code: str, where: str) -> None:
         if not code:
@@ -366,7 +403,7 @@ class _Sheet:
         self._assume("Reservations last a year, for the sheet says nothing.")
         return _DEFAULT_TERM_QUARTERS
 
-    def _maintenance(self, row: Row) -> float:
+    def _maintenance(self, row: Row, host: HostType) -> float:
         value = self._number(row, "maintenance")
         if not value:
             return 0.0
@@ -377,9 +414,10 @@ class _Sheet:
                 f"{column.name} is {value:g} of no unit; name the column maintenance_per_quarter "
                 "(month, year).",
             )
-        return value * HOURS["quarter"] / HOURS[column.period]
+        each = host.num_gpus if column.per_gpu else 1
+        return value * each * HOURS["quarter"] / HOURS[column.period]
 
-    def _power(self, row: Row, key: str) -> float:
+    def _power(self, row: Row, key: str, host: HostType) -> float:
         value = self._number(row, key)
         if not value:
             return 0.0
@@ -388,13 +426,14 @@ class _Sheet:
             self._fail(
                 row, f"{column.name} is {value:g} of no unit; name the column {key}, or in watts."
             )
-        return value * column.kw
+        return value * column.kw * (host.num_gpus if column.per_gpu else 1)
 
     def _fraction(self, row: Row, key: str) -> float:
         text = self._text(row, key)
         if text.endswith("%"):
             return self._amount(row, text.rstrip("% "), self.columns[key].name) / 100
-        return self._number(row, key) or 0.0
+        percent = key in self.columns and "%" in self.columns[key].name
+        return (self._number(row, key) or 0.0) / (100 if percent else 1)
 
     def _whole(self, row: Row, key: str) -> int | None:
         value = self._number(row, key)
@@ -418,6 +457,8 @@ class _Sheet:
         if key not in self.columns:
             return ""
         text = row.values[self.columns[key].name]
+        if key == "site":  # which may be called NA
+            return "" if text == "-" else text
         return "" if text.lower() in ("-", "n/a", "na", "none", "null") else text
 
     def _assume(self, sentence: str) -> None:

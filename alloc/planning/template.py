@@ -242,8 +242,11 @@ def _later(jobs: Instance, history: History, speeds: Mapping[str, float], cut_s:
     assert history.grouping is not None
     begin_s = max(cut_s - FILL_WEEKS * WEEK_S, 0.0)
     names = {one.name for one in history.classes}
+    # Whether jobs may be interrupted tells classes apart only if it did so in the weeks before.
+    mixed = any(one.interruptible for one in history.classes)
     found = []
-    for job, seen in seen_jobs(jobs):
+    for job, one in seen_jobs(jobs):
+        seen = replace(one, interruptible=mixed and job.preemptible)
         key = history.grouping.key_of(seen)
         name = UNFORESEEN if key is None else history.grouping.name_of(key)
         if job.arrival_s < begin_s or seen.hours <= 0:
@@ -261,6 +264,11 @@ def _later(jobs: Instance, history: History, speeds: Mapping[str, float], cut_s:
                 due_date_s=None,
                 model=name if name in names else UNFORESEEN,
             )
+        )
+    if not any(job.arrival_s + begin_s >= cut_s for job in found):
+        raise InstanceError(
+            "history: no job with whole GPUs that ran came in the weeks held out, so a plan cannot "
+            "be checked on them; hold out more."
         )
     return Instance(
         f"{jobs.name}, weeks held out",
@@ -295,10 +303,11 @@ def template_text(template: Template) -> str:
     problem, history = template.problem, template.history
     plain = format_of("planning").encode(problem)
     lines = [
-        f"# {problem.name}: a planning problem, to be edited. `alloc plan FILE --replay` plans it.",
+        f"# {_printable(problem.name)}: a planning problem, to be edited. "
+        "`alloc plan FILE --replay` plans it.",
         "# DECIDE marks what nobody could measure. All else was measured from the history, or read",
         "# from the price sheet.",
-        *(f"# {note}" for note in template.notes),
+        *(f"# {_printable(note)}" for note in template.notes),
         *(f"{key}: {_flow(plain[key])}" for key in ("schema_version", "kind", "name", "currency")),
         "",
         "# DECIDE how far to plan. Another number of quarters needs other arrivals, at the end of",
@@ -378,7 +387,7 @@ def _demand_lines(history: History) -> list[str]:
     """Return what was measured of the load, as comments."""
     hours = np.array([one.options[0].gpu_hours for one in history.classes])
     load = history.jobs_per_hour @ hours
-    gpu_type = history.classes[0].options[0].gpu_type
+    gpu_type = _printable(history.classes[0].options[0].gpu_type)
     said = [
         f"# Arrivals of each class, jobs per hour by quarter, from {history.num_weeks} weeks.",
         f"# They keep {load.mean():.0f} GPUs ({gpu_type}) busy on average, {load.min():.0f} to "
@@ -396,5 +405,11 @@ def _demand_lines(history: History) -> list[str]:
 
 
 def _flow(value: Any) -> str:
-    """Return a value on one line; JSON is YAML too."""
-    return json.dumps(value, ensure_ascii=False, allow_nan=False)
+    """Return a value on one line; JSON is YAML too, once signs that YAML folds are escaped."""
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False)
+    return "".join(c if c.isprintable() or ord(c) > 0xFFFF else f"\\u{ord(c):04x}" for c in text)
+
+
+def _printable(text: str) -> str:
+    """Return text that ends no comment: names come from files of any kind."""
+    return "".join(c if c.isprintable() else " " for c in text)

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 from alloc.certificate import Certificate
 from alloc.documents.files import write_text
 from alloc.planning.documents import encode_report
+from alloc.planning.headline import headline
 from alloc.planning.report import PlanReport
 from alloc.plotting.plans import plot_costs, plot_goals, plot_hosts
-from alloc.problems.right_sizing.plan_tables import money, plan_headline, plan_tables
+from alloc.problems.right_sizing.plan_tables import money, plan_tables
 from alloc.report.pages import page, page_table
 from alloc.report.sections import Drawing
 
@@ -96,15 +97,14 @@ def _figure(ax: Axes) -> Figure:
 
 
 def _outcome(report: PlanReport) -> str:
-    certificate = report.result.certificate
-    cost = plan_headline(certificate, report.problem.currency)
+    said = headline(report)
     if report.replayed is not None:
-        return f"{cost} {report.replayed.sentence}".lstrip()
+        return f"{said or ''} {report.replayed.sentence}".lstrip()
     if report.result.conflict is not None:
         return report.result.conflict
-    if not cost:
-        return f"No plan was found: {certificate.status.replace('_', ' ')}."
-    return f"{cost} It was not replayed in the simulator: its goals hold in the model."
+    if said is None:
+        return f"No plan was found: {report.result.certificate.status.replace('_', ' ')}."
+    return said
 
 
 def _facts(certificate: Certificate, currency: str) -> list[tuple[str, str]]:

@@ -9,12 +9,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from alloc.units import format_number
-
-if TYPE_CHECKING:
-    from alloc.certificate import Certificate
 
 Document = Mapping[str, Any]
 
@@ -150,26 +147,6 @@ def difference_tables(found: Document) -> list[TextTable]:
             )
         )
     return tables
-
-
-def plan_headline(certificate: Certificate, currency: str) -> str:
-    """Return what a plan costs and what is proved of that, one sentence; empty without a plan.
-
-    Parameters
-    ----------
-    certificate
-        What is claimed of the plan.
-    currency
-        Unit of its cost.
-    """
-    if certificate.objective is None:
-        return ""
-    cost = f"{money(certificate.objective)} {currency}"
-    if certificate.status == "optimal":
-        return f"The plan costs {cost}, proved to be the least to within a millionth."
-    if not math.isfinite(certificate.bound):
-        return f"The plan costs {cost}; nothing is proved of how cheap one can be."
-    return f"The plan costs {cost}; no plan costs less than {money(certificate.bound)} {currency}."
 
 
 def money(amount: float, sign: bool = False) -> str:

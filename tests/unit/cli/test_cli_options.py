@@ -22,6 +22,8 @@ EXCEPTIONS = {
             *("selector", "two-level", "placement-agent"),
         )
     ),
+    # It writes YAML.
+    ("plan init", "--output"),
     # It writes a policy as it is, no JSON.
     ("policies export", "--output"),
 }

@@ -89,7 +89,7 @@ def test_the_load_of_the_template_is_that_of_the_history(init, files):
 
 def test_a_plan_holds_in_the_weeks_that_it_was_not_made_from(init, run, files, tmp_path):
     later, answer = tmp_path / "later.json", tmp_path / "answer.json"
-    made = init("--quarters", 1, "--hold-out", 2, "--held-out", later, "--scenarios", 2)
+    made = init("--quarters", 1, "--hold-out", 2, "--held-out-output", later, "--keep", 2)
     assert made.exit_code == 0, made.stderr
     done = run(
         *("plan", files[2], "--replay", "--replay-jobs", 60, "--iterations", 2, "-q"),
@@ -97,7 +97,8 @@ def test_a_plan_holds_in_the_weeks_that_it_was_not_made_from(init, run, files, t
     )
     assert done.exit_code == 0, done.stdout
     first, second = done.stdout.splitlines()[:2]
-    assert "EUR over 1 quarter; the goals of all 3 classes hold" in first
+    assert "EUR over 1 quarter, proved to be" in first
+    assert "; the goals of all 3 classes hold in the replay." in first
     assert "Later weeks: in the 2 weeks that followed, 3 of 3 classes keep their goals" in second
     found = json.loads(answer.read_text())["later_weeks"]
     assert found["holds"]
@@ -111,7 +112,7 @@ def test_weeks_with_far_more_work_than_planned_for_miss_their_goals(init, run, f
     rush = [f"r{k},{(4 + 2 * k / 600) * WEEK_H * 3600:.0f},20,8,vision" for k in range(601)]
     files[0].write_text("\n".join([*rows, *rush]) + "\n")
     made = init(
-        *("--quarters", 1, "--hold-out", 2, "--held-out", later, "--scenarios", 2),
+        *("--quarters", 1, "--hold-out", 2, "--held-out-output", later, "--keep", 2),
         *("--goal", "*=wait 1h 90%"),
     )
     assert made.exit_code == 0, made.stderr
@@ -126,7 +127,7 @@ def test_weeks_with_far_more_work_than_planned_for_miss_their_goals(init, run, f
 
 def test_later_weeks_need_a_replay(init, run, files, tmp_path):
     later = tmp_path / "later.json"
-    assert init("--hold-out", 2, "--held-out", later).exit_code == 0
+    assert init("--hold-out", 2, "--held-out-output", later).exit_code == 0
     done = run("plan", files[2], "--held-out", later, "-q")
     assert done.exit_code == 2
     assert "add --replay" in done.stderr
@@ -134,7 +135,7 @@ def test_later_weeks_need_a_replay(init, run, files, tmp_path):
 
 def test_later_weeks_of_another_problem_are_refused(init, run, files, tmp_path):
     later = tmp_path / "later.json"
-    assert init("--hold-out", 2, "--held-out", later).exit_code == 0
+    assert init("--hold-out", 2, "--held-out-output", later).exit_code == 0
     done = run(
         *("plan", "planning-tiny", "--replay", "--replay-jobs", 20, "--iterations", 1, "-q"),
         *("--held-out", later),
@@ -168,7 +169,7 @@ WRONG = {
     "hold out all": (
         jobs(6),
         PRICES,
-        ("--hold-out", 6, "--held-out", "later.json"),
+        ("--hold-out", 6, "--held-out-output", "later.json"),
         "hold out at most 5",
     ),
     "hold out alone": (jobs(6), PRICES, ("--hold-out", 2), "go together"),
@@ -223,6 +224,13 @@ def test_wrong_input_is_one_sentence_with_the_cure(init, files, name, tmp_path, 
     assert len(said) == 1
     assert words in said[0]
     assert not files[2].exists()
+
+
+@pytest.mark.parametrize("name", ["plan", "plan.json", "plan.yaml.txt"])
+def test_a_template_has_a_name_by_which_it_is_read_as_yaml(init, tmp_path, name):
+    done = init(output=tmp_path / name)
+    assert done.exit_code == 2
+    assert "let it end in .yaml" in done.stderr
 
 
 def test_decisions_are_never_written_over(init, files):

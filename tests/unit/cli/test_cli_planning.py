@@ -3,14 +3,12 @@
 import gzip
 import html
 import json
-import math
 import re
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from alloc.certificate import Certificate
 from alloc.cli.exit_code import ExitCode, worst_code
 from alloc.documents import format_of
 from alloc.documents.reading import load
@@ -23,7 +21,7 @@ from alloc.plotting.plans import plot_hosts
 from alloc.problems.allocation.instance import Instance
 from alloc.problems.right_sizing import ServiceGoal
 from alloc.problems.right_sizing.accounting import mean_hosts
-from alloc.problems.right_sizing.plan_tables import count_of, plan_headline, plan_tables
+from alloc.problems.right_sizing.plan_tables import count_of, plan_tables
 from alloc.server.pages.plans import plan_view
 from alloc.topology import HostType
 from alloc.topology.topology import flat_cluster
@@ -446,20 +444,3 @@ def test_stored_problems_are_offered_by_completion_and_load():
     assert stored_planning_ids()[0] == TINY
     for problem_id in stored_planning_ids()[:6]:
         assert load_stored_planning(problem_id).name == problem_id
-
-
-def test_a_plan_begins_with_what_it_costs_and_what_is_proved(run):
-    """The headline comes first; of an open gap it says the bound, and no more than that."""
-    first, *_ = run("plan", TINY, "-q").stdout.splitlines()
-    assert re.fullmatch(
-        r"The plan costs [\d,]+ EUR, proved to be the least to within a millionth\.", first
-    )
-    certificate = Certificate(
-        *("feasible", 110.0, 100.0, "min", "cost", "right_sizing", "highs", "1.13", 0, 1, 2.0, "f")
-    )
-    assert plan_headline(certificate, "EUR") == (
-        "The plan costs 110 EUR; no plan costs less than 100 EUR."
-    )
-    unbounded = certificate.replace(bound=-math.inf)
-    assert "nothing is proved" in plan_headline(unbounded, "EUR")
-    assert plan_headline(certificate.replace(objective=None, status="no_solution"), "EUR") == ""

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from alloc.documents.parsing import MAX_YAML_VALUES, parse_json, parse_yaml
 from alloc.documents.reading import load
+from alloc.documents.yaml_events import YamlReader
 from alloc.errors import InstanceError
 from alloc.instances import load as load_stored
 from alloc.instances.stored_planning import load_stored_planning
@@ -139,6 +140,17 @@ def test_rules_and_sentences_are_those_of_json(change, words, tmp_path):
         said.append(str(caught.value).removeprefix(f"{file}: "))
     assert said[0] == said[1]
     assert words in said[0]
+
+
+@pytest.mark.parametrize("text", ["[x,[x,[x,[x", "x\n---\n" * 4], ids=["open", "documents"])
+def test_values_count_before_their_containers_end_and_in_every_document(text):
+    """Else each of a hundred open lists could hold the most values."""
+
+    def error(line, sentence):
+        return InstanceError(sentence)
+
+    with pytest.raises(InstanceError, match="unfolds to more than 3 values"):
+        YamlReader(text, error, str, 3)
 
 
 def test_json_stays_json_whatever_is_in_it(tmp_path):

@@ -26,12 +26,21 @@ HEAD = "host,gpu_type,gpus,"
         ("buy", "EUR 120 000", "purchase", 120_000),
         ("price to buy", "€120000", "purchase", 120_000),
         ("Purchase price per GPU EUR", "15000", "purchase", 120_000),
+        ("PurchasePricePerGPU EUR", "15000", "purchase", 120_000),
+        ("purchase EUR per GPU", "15000", "purchase", 120_000),
         ("reserved EUR per month", "3000", "reserved", 9_000),
+        ("reserved EUR a month", "3000", "reserved", 9_000),
+        ("reserved EUR/a", "40000", "reserved", 10_000),
+        ("reservedPerMonth EUR", "3000", "reserved", 9_000),
         ("reserved EUR/h", "5", "reserved", 10_950),
         ("reserved_eur_yearly", "40000", "reserved", 10_000),
         ("Reserved EUR per GPU per quarter", "1000", "reserved", 8_000),
         ("on-demand EUR", "12.5", "on_demand", 12.5),
         ("rent EUR per GPU hour", "2.5", "on_demand", 20.0),
+        ("reserved EUR/h", "19.219", "reserved", 19.219 * 2190),
+        ("rental EUR per GPU hour", "2.5", "on_demand", 20.0),
+        ("ondemand EUR / GPU / h", "2.5", "on_demand", 20.0),
+        ("on-demand EUR", "32.773", "on_demand", 32.773),
         ("on_demand EUR per day", "240", "on_demand", 10.0),
         ("Spot (EUR/h)", "4", "spot", 4.0),
     ],
@@ -86,6 +95,51 @@ def test_the_other_columns_are_in_the_units_of_an_offer(tmp_path):
     assert found.speeds == {bought.gpu_type: 2.5}
 
 
+@pytest.mark.parametrize(
+    ("terms", "per", "price"),
+    [
+        ("buy", "GPU", 80.0),
+        ("rent", "GPU-hour", 80.0),
+        ("reserved", "GPU per month", 240.0),
+        ("reserved", "a quarter", 10.0),
+    ],
+)
+@pytest.mark.parametrize("name", ["price", "cost per GPU"])
+def test_a_price_for_one_gpu_is_of_all_gpus_of_the_host(tmp_path, terms, per, price, name):
+    """Whether the column or the cell says so, and no more than once if both do."""
+    found = sheet(
+        tmp_path, f"{HEAD}terms,{name},per\nbox,a100,8,{terms},10,{per}\n", currency="EUR"
+    )
+    each = 8 if name != "price" and "GPU" not in per else 1
+    assert found.offers[0].price == pytest.approx(each * price)
+    assert any("(per GPU)" in note for note in found.notes) == (name != "price")
+
+
+def test_power_and_upkeep_of_one_gpu_are_those_of_all(tmp_path):
+    found = sheet(
+        tmp_path,
+        "GPU server,GPU type,GPUs,purchase EUR,GPU TDP W,maintenance per GPU per year\n"
+        "box,a100,8,90000,400,100\n",
+    )
+    assert found.offers[0].busy_kw == pytest.approx(3.2)
+    assert found.offers[0].maintenance_per_quarter == pytest.approx(200)
+
+
+def test_a_mapped_price_of_a_host_with_gpus_is_not_multiplied(tmp_path):
+    found = sheet(
+        tmp_path,
+        HEAD + "List of 8x GPU box EUR\nbox,a100,8,90000\n",
+        columns={"purchase": "List of 8x GPU box EUR"},
+    )
+    assert found.offers[0].price == 90_000
+
+
+def test_a_site_may_be_called_na_and_a_currency_be_a_sign(tmp_path):
+    found = sheet(tmp_path, HEAD + "purchase EUR,site,currency\nbox,a100,8,90000,NA|NA,€\n")
+    assert found.offers[0].sites == ("NA",)
+    assert found.currency == "EUR"
+
+
 def test_a_map_says_what_a_name_does_not(tmp_path):
     found = sheet(
         tmp_path,
@@ -118,6 +172,14 @@ WRONG = [
     (HEAD + "purchase EUR per month\nbox,a100,8,5\n", "a purchase has no price per month"),
     (HEAD + "terms,price,per\nbox,a100,8,lease,5,month\n", 'the terms "lease" are unknown'),
     (HEAD + "terms,price,per\nbox,a100,8,rent,5,decade\n", 'the price is per "decade"'),
+    (HEAD + "terms,price,per\nbox,a100,8,reserved,5,3 years\n", 'the price is per "3 years"'),
+    (HEAD + "terms,price,per\nbox,a100,8,rent,5,hour month\n", 'per "hour month"'),
+    (HEAD + "terms,price per month,per\na,x,8,rent,5,hour\n", "correct one of them"),
+    (HEAD + "yearly reserved EUR per month\na,x,8,5\n", "more than one period (month and year)"),
+    (HEAD + "purchase EUR\nbox,a100,8,120.000\n", "write 120000 or 120.0000"),
+    (HEAD + "reserved EUR per month\nbox,a100,8,4.300\n", "write 4300 or 4.3000"),
+    ("host;gpu_type;gpus;spot EUR\nbox;a100;8;27,500\n", "write 27500 or 27.5000"),
+    (HEAD + "purchase EUR,available GPU\nbox,a100,8,5,80\n", "is nothing that a price sheet has"),
     (HEAD + "purchase EUR\nbox,a100,8,5\nbox,a100,8,6\n", "on line 2 too"),
     (HEAD + "purchase EUR\nbox,a100,0,5\n", "have 0 GPUs"),
     (HEAD + "purchase EUR\nbox,a100,7.5,5\n", "gpus is 7.5; give a whole number"),

@@ -3,26 +3,30 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from functools import cache
 
 import numpy as np
 import pytest
 
+from alloc.certificate import Certificate
 from alloc.documents.formats import format_of
 from alloc.documents.parsing import parse_yaml
 from alloc.errors import InstanceError
 from alloc.instances.stored_planning import load_stored_planning
-from alloc.planning.headline import headline
-from alloc.planning.later_weeks import replay_later_weeks
+from alloc.planning.headline import headline, proof
+from alloc.planning.later_weeks import replay_later_weeks, require_classes
 from alloc.planning.prices import PriceSheet
 from alloc.planning.replay import ReplaySettings
 from alloc.planning.report import plan
-from alloc.planning.template import UNFORESEEN, make_template, template_text
+from alloc.planning.template import MEASURE_FROM, UNFORESEEN, make_template, template_text
 from alloc.problems.allocation.instance import Instance
 from alloc.problems.right_sizing import HostOffer, Site
+from alloc.problems.right_sizing.bands import bands_of
+from alloc.problems.right_sizing.plan import Rental
 from alloc.topology import HostType
 from alloc.topology.topology import flat_cluster
-from alloc.workload import Job, rigid_gang
+from alloc.workload import Configuration, Job, TaskGroup, rigid_gang
 
 HOUR_S, WEEK_S = 3600.0, 7 * 86400.0
 BOX = HostType("box", 8, "a100")
@@ -157,6 +161,132 @@ def test_jobs_like_none_before_take_their_gpus_and_are_counted():
     assert found.unforeseen == 300
     assert not found.holds
     assert found.came_gpus > 5 * found.planned_gpus
+
+
+def no_hosts(answer):
+    return dataclasses.replace(answer, orders=(), rentals=())
+
+
+@pytest.mark.parametrize("scheduler", ["fifo", "easy-backfill"])
+def test_on_no_hosts_no_goal_is_kept(scheduler):
+    made = make_template("p", trace(), BUY, hold_out=2, num_quarters=1, num_scenarios=2)
+    answer = plan(made.problem).result.require_solution()
+    strange = made.later.jobs[-1].replace(model=UNFORESEEN)
+    later = made.later.replace(jobs=(*made.later.jobs[:-1], strange))
+    found = replay_later_weeks(
+        made.problem, no_hosts(answer), later, ReplaySettings(scheduler, jobs=60)
+    )
+    assert (found.gpus, found.unforeseen) == (0, 1)
+    assert [one.value for one in found.kept] == [0.0] * len(found.kept)
+    assert not found.holds
+
+
+def test_a_class_of_which_no_job_came_is_said():
+    made = make_template("p", trace(), BUY, hold_out=2, num_quarters=1, num_scenarios=2)
+    answer = plan(made.problem).result.require_solution()
+    name = made.problem.classes[0].name
+    rest = tuple(job for job in made.later.jobs if job.model != name)
+    found = replay_later_weeks(
+        made.problem, answer, made.later.replace(jobs=rest), ReplaySettings(jobs=60)
+    )
+    assert found.idle == (name,)
+    assert "no job of 1 more came" in found.sentence
+
+
+def test_what_may_be_interrupted_later_is_of_the_class_that_it_was_of_before():
+    """Told apart only in the weeks held out, such jobs are no new class."""
+    cut_s = 4 * WEEK_S
+    jobs = tuple(
+        job.replace(preemptible=job.arrival_s < cut_s or k % 2)
+        for k, job in enumerate(trace().jobs)
+    )
+    made = make_template("p", trace().replace(jobs=jobs), BUY, hold_out=2)
+    assert {one.interruptible for one in made.problem.classes} == {False}
+    assert UNFORESEEN not in {job.model for job in made.later.jobs}
+
+
+@pytest.mark.parametrize("text", ["soon", "nan", "-1", "1e30"])
+def test_later_weeks_are_measured_from_a_second_before_their_end(text):
+    made = make_template("p", trace(), BUY, hold_out=2)
+    later = made.later.replace(description={MEASURE_FROM: text})
+    with pytest.raises(InstanceError, match="no job is left to measure"):
+        require_classes(made.problem, later)
+
+
+def test_later_weeks_of_another_price_sheet_are_refused_before_the_plan():
+    made = make_template("p", trace(), BUY, hold_out=2)
+    other = make_template("p", trace(), BOTH, hold_out=2, speeds={"h100": 2.0})
+    with pytest.raises(InstanceError, match='no configuration for GPUs of type "h100"'):
+        require_classes(other.problem, made.later)
+
+
+def test_the_load_that_was_planned_for_is_that_of_the_problem():
+    made = make_template("p", trace(), BUY, hold_out=2, num_quarters=1, num_scenarios=2)
+    answer = plan(made.problem).result.require_solution()
+    found = replay_later_weeks(made.problem, answer, made.later, ReplaySettings(jobs=60))
+    wanted = sum(
+        scenario.probability * scenario.arrivals[one.name][0] * one.options[0].gpu_hours
+        for scenario in made.problem.scenarios
+        for one in made.problem.classes
+    )
+    assert found.planned_gpus == pytest.approx(wanted, rel=1e-3)
+
+
+def test_names_of_any_signs_are_read_again_and_end_no_comment():
+    name = "a\u2028b\x85c\x7fd\nowned: [1]\ufeff"
+    offers = sheet(HostOffer("buy", HostType("box", 8, name), "purchase", 50_000.0))
+    old = flat_cluster("old", HostType("old", 8, "generic"), 10)
+    made = make_template(name, trace().replace(topology=old), offers)
+    assert made.notes
+    plain = parse_yaml(template_text(made), "it")
+    assert format_of("planning").decode(plain) == made.problem
+
+
+def test_weeks_held_out_in_which_no_job_ran_are_refused():
+    cut_s = 5 * WEEK_S
+    half = Configuration((TaskGroup("half", 1, 500),), 1.0)
+    jobs = tuple(
+        job if job.arrival_s < cut_s else job.replace(configurations=(half,))
+        for job in trace().jobs
+    )
+    with pytest.raises(InstanceError, match="no job with whole GPUs"):
+        make_template("p", trace().replace(jobs=jobs), BUY, hold_out=1)
+
+
+def certificate(**changes) -> Certificate:
+    """Return a certificate of a plan with an open gap."""
+    return Certificate(
+        *("feasible", 110.0, 99.9, "min", "cost", "right_sizing", "highs", "1.13", 0, 1, 2.0, "f")
+    ).replace(**changes)
+
+
+def test_a_headline_claims_no_more_than_is_proved():
+    """A bound is rounded down, and what replays required is a condition of the proof."""
+    assert proof(certificate(), "EUR", replayed=False) == "; no plan costs less than 99 EUR"
+    assert "nothing is proved" in proof(certificate(bound=-math.inf), "EUR", replayed=True)
+    best = certificate(status="optimal", bound=110.0)
+    assert proof(best, "EUR", replayed=False) == ", proved to be the least to within a millionth"
+    for one in (best, certificate()):
+        assert "that keeps to what the replays required" in proof(one, "EUR", replayed=True)
+
+
+@pytest.mark.parametrize("count", [3, 250])
+def test_many_hosts_rented_are_a_number_that_people_read(count):
+    """Means over two sites are of the same quarter."""
+    report = plan(load_stored_planning("planning-tiny"))
+    answer = report.result.require_solution()
+    problem = report.certified_problem
+    offer = next(one for one in problem.offers if one.is_hourly)
+    bands = range(len(bands_of(problem).hours))
+    rentals = tuple(
+        Rental(scenario.name, quarter, band, offer.name, place, count)
+        for scenario in problem.scenarios
+        for quarter, place in enumerate((problem.sites[0].name, "elsewhere"))
+        for band in bands
+    )
+    result = report.result.replace(solution=dataclasses.replace(answer, rentals=rentals))
+    said = headline(dataclasses.replace(report, result=result))
+    assert f'rent {count} hosts "{offer.name}" on average in the busiest quarter' in said
 
 
 @pytest.mark.parametrize("name", ["planning-tiny", "planning-tiny/02"])
