@@ -76,37 +76,27 @@ def run_command(
         str | None,
         typer.Option(
             metavar="NAME,NAME...",
-            help="Schedulers, on schedules and placements.",
+            help=f"{options.SCHEDULERS} On schedules and placements.",
             autocompletion=completion.complete_scheduler_list,
             show_default=False,
         ),
     ] = None,
-    seeds: Annotated[int, typer.Option(metavar="N", help="Run with each of N seeds.", min=1)] = 1,
+    seeds: options.SeedsOption = 1,
     time_limit: options.TimeLimitOption = 10.0,
-    gap: Annotated[float, typer.Option(help="Stop at this relative gap.", min=0.0)] = Limits.gap,
-    workers: Annotated[int, typer.Option(help="Threads of a solver.", min=1)] = 1,
-    jobs: Annotated[
-        int, typer.Option(help="Processes at work; -1 for one on each core.", min=-1)
+    gap: options.GapOption = options.GAP,
+    workers: Annotated[
+        int,
+        typer.Option(metavar="N", help=f"{options.WORKERS} -1 for all there are.", min=-1),
     ] = 1,
-    store: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE",
-            help="Keep finished runs in this SQLite file (or database URL), and go on from what is "
-            "in it.",
-            show_default=False,
-        ),
-    ] = None,
+    store: options.StoreOption = None,
     record: Annotated[
         bool,
         typer.Option("--record", help="Keep better values and bounds in --best-known."),
     ] = False,
     best_known: BestKnownOption = None,
-    output: Annotated[
+    csv_output: Annotated[
         Path | None,
-        typer.Option(
-            "--output", "-o", metavar="FILE", help="Write the rows as CSV.", show_default=False
-        ),
+        typer.Option("--csv", metavar="FILE", help="Write the rows as CSV.", show_default=False),
     ] = None,
     profile: Annotated[
         Path | None,
@@ -123,7 +113,7 @@ def run_command(
     better than the table or worse than the same solver has shown. Exit code 5 with a regression, 1
     if a run failed or answers contradict the table or each other.
     """
-    require_writable(output)
+    require_writable(csv_output)
     require_writable(profile)
     from alloc.comparison.benchmarking import Contender, Outcome, bench, chosen_entries, learned
     from alloc.errors import CertificateError
@@ -145,10 +135,10 @@ def run_command(
             outcomes = bench(
                 entries,
                 contenders,
-                limits=Limits(time_limit, gap, 0, workers),
+                limits=Limits(time_limit, gap),
                 seeds=range(seeds),
                 store=store,
-                jobs=jobs,
+                jobs=workers,
                 progress=tell,
             )
         except KeyboardInterrupt:
@@ -159,8 +149,8 @@ def run_command(
             raise
     rows = [_row(outcome) for outcome in outcomes]
     found = _profiles(outcomes)
-    if output is not None:
-        save(lambda path: Path(path).write_text(_csv(rows)), output)
+    if csv_output is not None:
+        save(lambda path: Path(path).write_text(_csv(rows)), csv_output)
     if profile is not None:
         steps = [
             {"measure": measure, "contender": p.contender, "factor": factor, "share": share}

@@ -45,15 +45,11 @@ def compare_command(
         str,
         typer.Option(
             metavar="NAME,NAME...",
-            help="The schedulers to compare: names, policies and agents (.onnx, .pt, .zip), own "
-            "functions and classes (./rule.py:MyRule or package.module:MyRule), or all; "
-            'options stand in parentheses, as in "drf(rules=dl2),optimus".',
+            help=options.SCHEDULERS,
             autocompletion=completion.complete_scheduler_list,
         ),
     ] = ALL,
-    seeds: Annotated[
-        int, typer.Option(metavar="N", help="Simulate with each of N seeds.", min=1)
-    ] = 1,
+    seeds: options.SeedsOption = 1,
     topology: TopologyOption = None,
     host_type: HostTypeOption = None,
     knowledge: options.KnowledgeOption = "exact",
@@ -79,15 +75,7 @@ def compare_command(
         ),
     ] = None,
     parallel: options.ParallelOption = None,
-    store: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE|URL",
-            help="Keep finished work in this SQLite file or database, and go on from what is "
-            "there.",
-            show_default=False,
-        ),
-    ] = None,
+    store: options.StoreOption = None,
     report: options.ReportOption = None,
     by: Annotated[
         str,

@@ -22,10 +22,8 @@ from alloc.cli.sources import on_cluster, read_problem
 from alloc.cli.topology import HostTypeOption, TopologyOption
 
 if TYPE_CHECKING:
-    from alloc.problems.allocation.instance import Instance
-
-if TYPE_CHECKING:
     from alloc.instances.catalogue import Entry
+    from alloc.problems.allocation.instance import Instance
 
 app = typer.Typer(help="Stored instances, generators and trace readers.", no_args_is_help=True)
 
@@ -107,6 +105,7 @@ def show_instance(instance: options.ProblemArgument, json: options.JsonOption = 
         print_text(problem.to_json())
         return
     from alloc.cli.tables import facts
+    from alloc.problems.allocation.instance import Instance
 
     show(facts(_facts(problem) if isinstance(problem, Instance) else _facts_of_other(problem)))
 

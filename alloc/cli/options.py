@@ -21,6 +21,11 @@ NAME = "Name of what is made."
 MEMORY = "Memory that solving may take."
 OUTPUT = "Write the answer to a JSON file (compressed if its name ends in .gz)."
 PAIRS = "An option of what is read or made; may be repeated."
+SCHEDULERS = (
+    "Schedulers: names, policies and agents (.onnx, .pt, .zip), own functions and classes "
+    "(./rule.py:MyRule or package.module:MyRule), or all; options stand in parentheses, as in "
+    '"drf(rules=dl2),optimus".'
+)
 
 InstanceArgument = Annotated[
     str,
@@ -104,6 +109,18 @@ HeldOutOption = Annotated[
         "--held-out",
         metavar="FILE",
         help="Check the answer in the scenarios of this problem, which are not used for planning.",
+        show_default=False,
+    ),
+]
+SeedsOption = Annotated[
+    int, typer.Option("--seeds", metavar="N", help="Run with each of N seeds.", min=1)
+]
+StoreOption = Annotated[
+    str | None,
+    typer.Option(
+        "--store",
+        metavar="FILE|URL",
+        help="Keep finished work in this SQLite file or database, and go on from what is there.",
         show_default=False,
     ),
 ]

@@ -22,17 +22,6 @@ app = typer.Typer(
     help="A cluster as it stands, from Kubernetes or Slurm, as one instance.", no_args_is_help=True
 )
 
-PairsOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--option",
-        "-O",
-        metavar="KEY=VALUE",
-        help="An option of what is read or made; may be repeated.",
-        show_default=False,
-    ),
-]
-
 
 @app.command("kubernetes")
 def snapshot_kubernetes(
@@ -47,7 +36,7 @@ def snapshot_kubernetes(
         ),
     ],
     levels: LevelsOption = None,
-    option: PairsOption = None,
+    option: options.PairsOption = None,
     output: NewFile = None,
     quiet: options.QuietOption = False,
 ) -> None:
@@ -94,7 +83,7 @@ def snapshot_slurm(
     ] = None,
     topology: TopologyOption = None,
     host_type: HostTypeOption = None,
-    option: PairsOption = None,
+    option: options.PairsOption = None,
     output: NewFile = None,
     quiet: options.QuietOption = False,
 ) -> None:

@@ -95,7 +95,7 @@ def test_a_contradiction_does_not_stop_the_others(run, tmp_path, monkeypatch):
     )
     monkeypatch.setattr("alloc.instances.manifest", lambda kind=None: about)
     file, rows = tmp_path / "mine.json", tmp_path / "rows.csv"
-    done = run("bench", "quotas-tiny", "--record", "--best-known", file, "-o", rows, "-q")
+    done = run("bench", "quotas-tiny", "--record", "--best-known", file, "--csv", rows, "-q")
     assert done.exit_code == 1, done.output
     assert "error: quotas-tiny/01: lower bound" in done.stderr
     with rows.open() as table:
