@@ -169,7 +169,9 @@ def plan_headline(certificate: Certificate, currency: str) -> str:
         return f"The plan costs {cost}, proved to be the least to within a millionth."
     if not math.isfinite(certificate.bound):
         return f"The plan costs {cost}; nothing is proved of how cheap one can be."
-    return f"The plan costs {cost}; no plan costs less than {money(certificate.bound)} {currency}."
+    # Rounded down: a bound rounded up is not proved.
+    least = money(math.floor(certificate.bound))
+    return f"The plan costs {cost}; no plan costs less than {least} {currency}."
 
 
 def money(amount: float, sign: bool = False) -> str:

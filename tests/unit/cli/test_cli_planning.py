@@ -462,4 +462,6 @@ def test_a_plan_begins_with_what_it_costs_and_what_is_proved(run):
     )
     unbounded = certificate.replace(bound=-math.inf)
     assert "nothing is proved" in plan_headline(unbounded, "EUR")
+    # Rounded up it would say more than is proved.
+    assert "less than 100 EUR" in plan_headline(certificate.replace(bound=100.9), "EUR")
     assert plan_headline(certificate.replace(objective=None, status="no_solution"), "EUR") == ""
