@@ -20,7 +20,7 @@ from alloc.workload import Elasticity
 
 WEEK_S = 604_800.0
 SLOT_S = 1_200.0
-"""Slot of DL2's simulations and of the project's README, seconds."""
+"""Slot of DL2's simulations and of the weeks in docs/benchmarks.md, seconds."""
 SHORT_JOBS = 250
 """Most jobs of a row in continuous time, and of a week of elastic jobs."""
 SEEDS = 2
@@ -64,7 +64,7 @@ def cases(held_out: bool) -> list[Case]:
 
 def _itp() -> list[Case]:
     weeks = [
-        # cluster, week, load, slots, held out; the first is the week of the README.
+        # cluster, week, load, slots, held out; the first is in docs/benchmarks.md.
         ("cluster06", 3, None, SLOT_S, False),
         ("cluster03", 3, 0.85, SLOT_S, False),
         ("cluster02", 2, 1.1, SLOT_S, False),
@@ -86,7 +86,7 @@ def _itp() -> list[Case]:
 
 def _philly() -> list[Case]:
     weeks = [
-        # virtual cluster, Monday, load, slot, held out; the first is the week of the README.
+        # virtual cluster, Monday, load, slot, held out; the first is in docs/benchmarks.md.
         ("6c71a0", "2017-10-09", None, SLOT_S, False),
         ("0e4a51", "2017-10-16", 0.85, SLOT_S, False),
         ("103959", "2017-11-06", 0.85, None, False),

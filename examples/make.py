@@ -47,7 +47,7 @@ def queue(folder: Path) -> Instance:
     """Return running jobs on the cluster of `TOPOLOGY`, and a queue that does not all fit."""
     cluster, _ = read_topology(folder / "topology.conf", host_type="dgx-h100")
 
-    def gang(name: str, tasks: int, gpus: int, **rules: str) -> Job:
+    def gang(name: str, tasks: int, gpus: int, rules: PlacementRules | None = None) -> Job:
         """Return a rigid gang of tasks with so many GPUs each, 12 cores and 100 GiB a GPU."""
         task = TaskGroup("worker", tasks, gpus * 1000, gpus * 12_000, gpus * 102_400)
         return Job(
@@ -56,7 +56,7 @@ def queue(folder: Path) -> Instance:
             7200,
             (Configuration((task,), 1.0),),
             elasticity="rigid",
-            placement=PlacementRules(**rules),
+            placement=rules or PlacementRules(),
         )
 
     def on(name: str, *hosts: str) -> Assignment:
@@ -67,8 +67,8 @@ def queue(folder: Path) -> Instance:
         gang("vision", 1, 4),
         gang("speech", 1, 4),
         gang("search", 1, 6),
-        gang("train", 4, 8, required="leaf"),
-        gang("rank", 2, 8, preferred="leaf"),
+        gang("train", 4, 8, PlacementRules(required="leaf")),
+        gang("rank", 2, 8, PlacementRules(preferred="leaf")),
         gang("tune", 4, 2),
         gang("notebook", 1, 1),
         gang("eval", 1, 8),

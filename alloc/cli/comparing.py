@@ -239,7 +239,7 @@ def say_report(comparison: "Comparison", page: Path, context: typer.Context) -> 
     """Write the HTML report, its figures beside it, and say where they are."""
     from alloc.report import write_report
 
-    figures = page.with_name("figures")
+    figures = page.with_name(f"{page.stem}-figures")  # Another report may stand beside it.
     write_report(comparison, page, command=context.meta[COMMAND_LINE], figures=figures)
     say(f"report: {page}, its figures as PNG and SVG in {figures}")
 
@@ -256,10 +256,13 @@ def print_tables(comparison: "Comparison", by: str = "instance", *, markdown: bo
         show(*(to_rich(table, width) for table in tables))
         from alloc.report.verdict import ties, verdict
 
-        for fingerprint in comparison.bounds:
+        # A family's table is about all its instances, and these sentences are about one.
+        solved = comparison.bounds if by == "instance" else ()
+        for fingerprint in solved:
+            where = f"{comparison.instance(fingerprint).name}: " if len(solved) > 1 else ""
             for sentence in ties(comparison, fingerprint):
-                show(sentence)
-        for fingerprint in comparison.bounds:
+                show(where + sentence)
+        for fingerprint in solved:
             if (found := verdict(comparison, fingerprint)) is not None:
                 show(found)
 

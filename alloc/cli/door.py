@@ -138,7 +138,9 @@ def _wrong_usage(error: Any) -> ExitCode:
     path = context.command_path if context is not None else "alloc"
     message = _in_plain_words(_one_line(error.format_message()))
     old = getattr(error, "option_name", None)
-    if (new := RENAMED.get((path.partition(" ")[2], old or ""))) is not None:
+    # The program itself may be of several words: python -m alloc.
+    command = "" if context is None else path.removeprefix(context.find_root().command_path)
+    if (new := RENAMED.get((command.strip(), old or ""))) is not None:
         message = f"{old} is {new} now"
     if not message:  # no command was given; the help has been printed
         return ExitCode.BAD_INPUT
@@ -150,11 +152,12 @@ def _wrong_usage(error: Any) -> ExitCode:
 def _in_plain_words(message: str) -> str:
     """Return what the parser says of a value without the parser's own words."""
     return re.sub(
-        r"Invalid value for '([^' ]+)(?: [^']*)?': Input should be a valid (number|integer), .*?"
-        r"parse string as an? \w+",
+        r"Invalid value for '([^' ]+)(?: [^']*)?': (?:Input should be a valid (number|integer), .*?"
+        # An older one quotes the value.
+        r"parse string as an? \w+|'.*' is not a valid (float|integer)(?: range)?)",
         lambda found: (
-            f"{found[1]} needs a {'whole ' if found[2] == 'integer' else ''}number alone, without "
-            "a unit or %"
+            f"{found[1]} needs a {'whole ' if 'integer' in found.groups() else ''}number alone, "
+            "without a unit or %"
         ),
         message,
     )

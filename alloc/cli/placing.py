@@ -246,7 +246,8 @@ def _headline(problem: "Instance", placed: "Allocation") -> str:
     running = {assignment.job for assignment in problem.running}
     started = sum(a.job not in running for a in placed.assignments)
     waiting = sum(job.id not in running for job in problem.jobs)
-    return f"{gpus} in use; {started} of {waiting} waiting jobs start."
+    queue = f"{started} of {waiting} waiting jobs start" if waiting else "no job waits"
+    return f"{gpus} in use; {queue}."
 
 
 def _show_stages(stages: "Sequence[Certificate]") -> None:

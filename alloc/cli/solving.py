@@ -22,7 +22,7 @@ from alloc.cli.door import say
 from alloc.cli.exit_code import ExitCode, code_of_result, worst_code
 from alloc.cli.sources import expanded, read_answer, read_problem, solution_of
 from alloc.cli.topology import HostTypeOption, TopologyOption
-from alloc.errors import InstanceError
+from alloc.errors import AllocError, InstanceError
 
 if TYPE_CHECKING:
     from alloc.families import Family
@@ -87,23 +87,32 @@ def solve_command(
 
     chosen = family_of(problems[0], formulation)
     results: list[Result[Any]] = []
+    stopped: AllocError | KeyboardInterrupt | None = None
     with log_to(log_file):
-        for asked in problems:
-            with progress(f"solving {asked.name}", quiet) as report:
-                result = solve(
-                    asked,
-                    chosen.name,
-                    backend,
-                    objective=objective,
-                    limits=Limits(time_limit, gap, seed, workers, memory_limit),
-                    warm_start=start,
-                    progress=report,
-                ).complete()
-            results.append(result)
-            if result.certificate.limit == "interrupt":
-                break
+        try:
+            for asked in problems:
+                with progress(f"solving {asked.name}", quiet) as report:
+                    result = solve(
+                        asked,
+                        chosen.name,
+                        backend,
+                        objective=objective,
+                        limits=Limits(time_limit, gap, seed, workers, memory_limit),
+                        warm_start=start,
+                        progress=report,
+                    ).complete()
+                results.append(result)
+                if result.certificate.limit == "interrupt":
+                    break
+        except (AllocError, KeyboardInterrupt) as error:
+            if not results:
+                raise
+            stopped = error  # What was solved before it is shown first.
     if len(problems) > 1:
-        return _show_family(chosen, problems, results, json)
+        code = _show_family(chosen, problems, results, json)
+        if stopped is not None:
+            raise stopped
+        return code
     (asked,) = problems
     if output is not None:
         save(result.to_json, output)
@@ -139,7 +148,7 @@ def _show_family(
         ]
         show(table(("instance", "status", what, "bound", "gap", "time, s"), rows))
     if len(results) < len(problems):
-        say(f"interrupted: {len(problems) - len(results)} instances were not begun.")
+        say(f"not solved: {len(problems) - len(results)} of {len(problems)} instances.")
     return worst_code(code_of_result(result) for result in results)
 
 

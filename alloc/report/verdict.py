@@ -9,8 +9,9 @@ from alloc.comparison import Comparison
 from alloc.comparison.settings import OPTIMUM
 from alloc.comparison.tables import objective_words, show_percent
 from alloc.errors import InstanceError
-from alloc.objectives import objective
 
+DURATIONS = ("weighted_jct", "mean_jct", "makespan")
+"""Objectives that are time taken; tardiness is seconds too, and nothing takes it."""
 REFERENCE = "fifo"
 """What is shown against the optimum where it takes part: what clusters run that choose nothing."""
 
@@ -18,7 +19,8 @@ REFERENCE = "fifo"
 def mean_gaps(comparison: Comparison, fingerprint: str | None = None) -> dict[str, float]:
     """Return the mean gap of each scheduler, the smallest first.
 
-    Those with rows that have no gap come last, as they count for less.
+    Schedulers with fewer gaps than others are left out: a mean over other seeds or instances
+    cannot be compared.
 
     Parameters
     ----------
@@ -33,9 +35,9 @@ def mean_gaps(comparison: Comparison, fingerprint: str | None = None) -> dict[st
             continue
         if fingerprint in (None, row.fingerprint):
             gaps.setdefault(row.scheduler, []).append(row.gap)
-    means = {name: math.fsum(values) / len(values) for name, values in gaps.items()}
-    order = sorted(means, key=lambda name: (-len(gaps[name]), means[name]))
-    return {name: means[name] for name in order}
+    count = max(map(len, gaps.values()), default=0)
+    means = {name: math.fsum(v) / count for name, v in gaps.items() if len(v) == count}
+    return dict(sorted(means.items(), key=lambda item: item[1]))
 
 
 def contrast(comparison: Comparison) -> str:
@@ -69,16 +71,17 @@ def verdict(comparison: Comparison, fingerprint: str) -> str | None:
     # The gap is to the bound, and the optimum may lie above it.
     most = "" if proved else "at most "
     name = comparison.settings.objective
-    timed = objective(name).unit == "s"
+    timed = name in DURATIONS
     kind = "takes {} longer than needed" if timed else "is {} above what is possible"
-    best = next(iter(gaps))
+    best = [label for label in gaps if gaps[label] == min(gaps.values())]
     other = REFERENCE if REFERENCE in gaps else max(gaps, key=lambda label: gaps[label])
     where = f"{comparison.instance(fingerprint).name}, {objective_words(name)}"
     shown = other.upper() if other == REFERENCE else other
     first = f"{where}: {shown} {kind.format(most + show_percent(gaps[other]))}"
-    if other == best:
+    if other in best:
         return f"{first}." if len(gaps) == 1 else f"{first}, and no scheduler less."
-    return f"{first}; best scheduler: {best}, {most}{show_percent(gaps[best])}."
+    word = "scheduler" if len(best) == 1 else "schedulers"
+    return f"{first}; best {word}: {_listed(best)}, {most}{show_percent(gaps[best[0]])}."
 
 
 def ties(comparison: Comparison, fingerprint: str) -> list[str]:
@@ -120,10 +123,14 @@ def ties(comparison: Comparison, fingerprint: str) -> list[str]:
 
 
 def _why(names: Sequence[str], places: dict[str, object]) -> str:
-    listed = f"{', '.join(names[:-1])} and {names[-1]}"
+    listed = _listed(names)
     if all(places[name] == places[names[0]] for name in names):
         return f"{listed} tie: here they decide the same."
     return (
         f"{listed} tie: here they run the same jobs on as many GPUs at the same times, on other "
         "hosts, which made no difference."
     )
+
+
+def _listed(names: Sequence[str]) -> str:
+    return " and ".join(part for part in (", ".join(names[:-1]), names[-1]) if part)

@@ -35,7 +35,7 @@ def _traces_are_there() -> None:
 def test_bound_of_a_trace_week_is_below_every_scheduler(
     source: tuple[str, str], options: dict[str, object], num_jobs: int
 ) -> None:
-    """The windows of the README, end to end: proved again in numpy, a few percent, below all."""
+    """The weeks of docs/benchmarks.md, whole: proved again in numpy, a few percent, below all."""
     kind, path = source
     instance, account = read_instance(kind, TRACES / path, **WINDOW, **options)
     assert len(instance.jobs) == num_jobs

@@ -23,7 +23,7 @@ def test_a_kind_is_run_beside_what_is_known(run, tmp_path):
     rows, steps = tmp_path / "rows.csv", tmp_path / "profile.csv"
     done = run(
         *("bench", "placement-tiny/01", "placement-tiny/02", "--methods", "auto"),
-        *("--schedulers", "first-fit,best-fit", "-o", rows, "--profile", steps, "-q"),
+        *("--schedulers", "first-fit,best-fit", "--csv", rows, "--profile", steps, "-q"),
     )
     assert done.exit_code == 0, done.output
     assert "Performance profile of values" in done.stdout

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any
@@ -48,7 +50,7 @@ def kind_of(parameter: Any) -> str:
     """Return the type of an option's value, whatever its range and default."""
     found = getattr(parameter, "type_descriptor", None)
     if found is None:  # typer that builds on click
-        return type(parameter.type).__name__.replace("Range", "")
+        return type(parameter.type).__name__.replace("Range", "").replace("ParamType", "")
     return str(found.annotation)
 
 
@@ -105,6 +107,14 @@ def test_an_old_spelling_is_refused_with_the_new_one(run, path, old):
     assert done.exit_code == 2
     assert f"{old} is {new} now" in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
+
+
+def test_an_old_spelling_is_known_however_the_program_is_called():
+    """As ``python -m alloc`` its name is of three words."""
+    asked = [sys.executable, "-m", "alloc", "solve", "x", "--method", "highs"]
+    done = subprocess.run(asked, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 2
+    assert "--method is --backend now" in done.stderr
 
 
 @pytest.mark.parametrize(

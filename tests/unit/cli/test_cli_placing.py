@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import jsonschema
 import pytest
@@ -175,3 +176,14 @@ def test_hosts_are_not_said_without_a_topology_file(run, queue_file, command):
     assert done.exit_code == 2
     assert '--host-type "dgx-h100" says what the hosts of a topology file are' in done.stderr
     assert "add --topology FILE, or leave it out" in done.stderr
+
+
+def test_the_headline_says_so_where_no_job_waits(run, queue_file):
+    """Beside "4 of 5 waiting jobs start", "0 of 0" would read as a failure."""
+    document = json.loads(Path(queue_file).read_text(encoding="utf-8"))
+    running = {assignment["job"] for assignment in document["running"]}
+    document["jobs"] = [job for job in document["jobs"] if job["id"] in running]
+    Path(queue_file).write_text(json.dumps(document), encoding="utf-8")
+    done = run("place", queue_file, "-q")
+    assert done.exit_code == 0, done.stderr
+    assert done.stdout.splitlines()[0].endswith("GPUs in use; no job waits.")

@@ -281,3 +281,29 @@ def test_a_family_is_solved_instance_by_instance(run, tmp_path):
     refused = run("solve", "elastic-tiny", "-o", tmp_path / "all.json")
     assert refused.exit_code == 2
     assert '"elastic-tiny" is a family of 8 instances' in refused.stderr
+
+
+@pytest.mark.parametrize("end", ["interrupt", "ctrl-c", "error"])
+def test_what_was_solved_of_a_family_is_shown_however_it_ends(run, instance, monkeypatch, end):
+    """Ctrl-C in a search or between two, or an instance that cannot be solved, loses nothing."""
+    solved = alloc.solving.solve(instance)
+    answers = iter([solved, Result(None, certificate(instance, limit="interrupt"))])
+
+    def solve(asked, *arguments, **options):
+        answer = next(answers)
+        if answer is not solved and end == "ctrl-c":
+            raise KeyboardInterrupt
+        if answer is not solved and end == "error":
+            raise InstanceError("not this one.")
+        return answer
+
+    monkeypatch.setattr(alloc.solving, "solve", solve)
+    done = run("solve", "elastic-tiny")
+    shown, code, rest = {
+        "interrupt": (["1", "2"], 130, 6),
+        "ctrl-c": (["1"], 130, 7),
+        "error": (["1"], 2, 7),
+    }[end]
+    assert done.exit_code == code
+    assert re.findall(r"elastic-tiny/0(\d)", done.stdout) == shown
+    assert f"not solved: {rest} of 8 instances." in done.stderr

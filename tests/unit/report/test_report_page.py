@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -14,6 +15,7 @@ from alloc import solving
 from alloc.comparison import Comparison, compare
 from alloc.comparison.tables import show_percent
 from alloc.errors import AllocError, InstanceError, UnsupportedFeatureError
+from alloc.instances import load
 from alloc.problems.allocation.instance import Instance
 from alloc.report import write_report
 from alloc.report.sections import MAX_LINES, told_apart
@@ -322,6 +324,47 @@ def test_an_unproved_comparison_says_at_most(comparison: Comparison):
     open_ = replace(bound, result=loosened)
     loose = replace(comparison, bounds={**comparison.bounds, fingerprint: open_})
     assert "FIFO takes at most" in (verdict(loose, fingerprint) or "")
+
+
+def test_a_scheduler_that_failed_with_a_seed_is_in_no_mean(comparison: Comparison):
+    """Its mean would be over other seeds: neither it is the best, nor FIFO the worst, by that."""
+    fingerprint = next(iter(comparison.bounds))
+    outcomes = dict(comparison.outcomes)
+    for key, found, label, seed in comparison.experiment.cells:
+        if (found, label, seed) == (fingerprint, "fifo", 1):
+            outcomes[key] = replace(outcomes[key], objective=math.inf, schedule=None)
+    partial = replace(comparison, outcomes=outcomes)
+    assert list(mean_gaps(partial, fingerprint)) == ["drf"]
+    said = verdict(partial, fingerprint)
+    assert said is not None
+    assert "FIFO" not in said
+    assert "fifo" not in said
+
+
+def test_all_that_are_best_are_named():
+    names = ["fifo", "first-fit", "best-fit"]
+    found = compare([load("elastic-tiny/02")], names, time_limit_s=20)
+    (fingerprint,) = found.bounds
+    gaps = mean_gaps(found, fingerprint)
+    assert gaps["first-fit"] == gaps["best-fit"] < gaps["fifo"]
+    said = verdict(found, fingerprint) or ""
+    assert said.endswith(
+        f"best schedulers: first-fit and best-fit, {show_percent(gaps['first-fit'])}."
+    )
+
+
+@pytest.mark.parametrize(
+    ("objective", "words"),
+    [("makespan", "longer than needed"), ("tardiness", "above what is possible")],
+)
+def test_only_time_taken_is_longer_than_needed(objective, words):
+    """Tardiness is seconds beyond a due date: nobody takes it."""
+    instance = make_instance("small-01")
+    jobs = tuple(replace(job, due_date_s=job.arrival_s + 1.0) for job in instance.jobs)
+    late = replace(instance, jobs=jobs)
+    found = compare([late], ["fifo", "drf"], objective=objective, time_limit_s=20)
+    (fingerprint,) = found.bounds
+    assert words in (verdict(found, fingerprint) or "")
 
 
 def test_schedulers_that_tie_are_named_with_the_reason():
