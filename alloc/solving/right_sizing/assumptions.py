@@ -48,7 +48,7 @@ def _queueing(data: SizingData) -> list[str]:
             else "as given"
         )
         if data.pool_gpus >= ANY_POOL:
-            origin = "so large that size makes no difference; what smaller pools need is in margins"
+            origin = "so large that size makes no difference; what smaller pools need is said apart"
         found.append(
             f"Room for the goals of {_counted(len(goals), 'class', 'classes')} is by Erlang's "
             f"formula for waiting times in pools of {_counted(round(data.pool_gpus), 'GPU')} "
