@@ -1,7 +1,7 @@
 """Plan, replay in the simulator, keep the capacity that is required, until the goals hold.
 
 Every stored planning problem, in at most five iterations, with the goals replayed in the two
-tightest regimes of every pool; or, with ``--drawn``, problems that no stored one was drawn with the
+tightest regimes of every pool and the tightest of each class that comes in neither; or, with ``--drawn``, problems that no stored one was drawn with the
 seed of. Converged is a problem whose plan meets its goals in the replay, by the mean of the
 replications. What that capacity costs stands beside it: the answer against the first plan, which
 only the model believes in, and the iteration it is from. It may cost less: the model takes goals

@@ -222,7 +222,8 @@ def _iterate(
             now, result, is_over = solves.with_buffers(start, anywhere=measured_only)
             if result.solution is None and not (is_over or measured_only) and number > 2:
                 before, start = solves.with_prices(last)
-                now, result, is_over = solves.with_buffers(start, anywhere=False)
+                if start is not last.result:
+                    now, result, is_over = solves.with_buffers(start, anywhere=False)
             if result.solution is None and start is not last.result:
                 # The formula asks for more than can be had, or found in time; this was had.
                 now, result = before, start
