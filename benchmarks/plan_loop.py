@@ -82,7 +82,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         number = next(i for i, one in enumerate(found.iterations, 1) if one is found.answer)
         first, last = found.iterations[0].cost, found.answer.cost
         dearer = last / first - 1 if math.isfinite(last) else math.nan
-        if not math.isnan(dearer):
+        if math.isfinite(dearer):
             surcharges.append(dearer)
         print(
             f"{name:18} {iterations:10d} {number:6d} {found.outcome:>10} "
