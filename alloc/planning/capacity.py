@@ -37,7 +37,8 @@ SIZING = 0
 _PARTS = 4
 # With two thousand hosts more, in parts, a pool that misses its goals is not short of hosts.
 _MAX_DOUBLINGS = 12
-# The formula is known to a host or two; a thousandth of the load is beyond its accuracy.
+# The formula is known to a host or two; a thousandth of the load, or of the largest gang where the
+# load is less, is beyond its accuracy. Of next to no load it would be finer than round-off.
 _ACCURACY = 1e-3
 
 
@@ -73,7 +74,7 @@ def formula_gpus(streams: Sequence[Stream], job_class: JobClass) -> float:
 
     while not keeps(high):
         low, high = high, high + 2 * (high - load)
-    while high - low > _ACCURACY * load:
+    while high - low > _ACCURACY * max(load, gang):
         middle = (low + high) / 2
         low, high = (low, middle) if keeps(middle) else (middle, high)
     return max(high, gang)

@@ -19,10 +19,10 @@ from alloc.planning.buffers import (
     tightened,
     with_shared_pools,
 )
-from alloc.planning.pools import operations_of, tightest
+from alloc.planning.pools import goals_of, operations_of, tightest
 from alloc.planning.replay import Measured, ReplaySettings, replay_all
 from alloc.problems.right_sizing.demand import Tightening, TighteningKey
-from alloc.problems.right_sizing.headroom import margins
+from alloc.problems.right_sizing.headroom import KEPT_OUT, margins
 from alloc.problems.right_sizing.plan import Plan
 from alloc.problems.right_sizing.problem import PlanningProblem
 from alloc.result import Result
@@ -222,7 +222,8 @@ def _iterate(
             now, result, is_over = solves.with_buffers(start, anywhere=measured_only)
             if result.solution is None and not (is_over or measured_only) and number > 2:
                 before, start = solves.with_prices(last)
-                now, result, is_over = solves.with_buffers(start, anywhere=False)
+                if start is not last.result:
+                    now, result, is_over = solves.with_buffers(start, anywhere=False)
             if result.solution is None and start is not last.result:
                 # The formula asks for more than can be had, or found in time; this was had.
                 now, result = before, start
@@ -441,17 +442,39 @@ def _holds_sentence(iterations: tuple[Iteration, ...], settings: ReplaySettings)
     return (
         f"all {goals} goals replayed with {settings.scheduler} hold {after}{more}, by the mean of "
         f"{replications} replications, {sure} of them in its whole 95 % interval, in the "
-        f"{settings.regimes} tightest regimes of every pool, by draws that the plan was not made "
-        f"by{_about(number, best)}."
+        f"{settings.regimes} tightest regimes of every pool, and the tightest of each class that "
+        f"comes in none of these, by draws that the plan was not made "
+        f"by{_about(iterations[0], number, best)}{_not_replayed(best)}."
     )
 
 
-def _about(number: int, one: Iteration) -> str:
+def _about(first: Iteration, number: int, one: Iteration) -> str:
     """Return which problem the bound of an iteration is about, if not the one asked."""
-    if number == 1:
+    if one.problem == first.problem:
         return ""
-    what = "capacity buffers" if margins(one.problem) else "prices of capacity"
-    return f"; its bound is of the model with the {what} of iteration {number}"
+    added = [part for part in one.tightening if part not in first.tightening]
+    is_walled = any(part.factor >= KEPT_OUT for part in added)
+    kept = ", in which classes are kept out of pools" if is_walled else ""
+    if any(part.margin > 0 for part in added):
+        what = " with the capacity buffers"
+    elif any(1.0 < part.factor < KEPT_OUT for part in added):
+        what = " with the prices of capacity"
+    else:
+        what = ""
+    return f"; its bound is of the model{what} of iteration {number}{kept}"
+
+
+def _not_replayed(one: Iteration) -> str:
+    """Return which classes with a goal were not measured in pools that the plan sends them to."""
+    measured = {(m.job_class, m.pool) for m in one.measured}
+    left = [
+        f'"{name}" ({pool})'
+        for name, pool in goals_of(one.problem, one.result.require_solution())
+        if (name, pool) not in measured
+    ]
+    if not left:
+        return ""
+    return f"; not measured, for too few jobs come to replay: {', '.join(left)}"
 
 
 def _misses(measured: Sequence[Measured]) -> str:

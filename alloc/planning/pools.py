@@ -157,31 +157,46 @@ def operations_of(problem: PlanningProblem, plan: Plan) -> tuple[Operation, ...]
     )
 
 
+def goals_of(problem: PlanningProblem, plan: Plan) -> list[tuple[str, Pool]]:
+    """Return the classes with a goal and the pools that a plan sends their jobs to, however few."""
+    found = set()
+    for share in plan.shares:
+        job_class = problem.classes[problem.class_index[share.job_class]]
+        if job_class.goal is not None and share.jobs_per_hour > _ROUND_OFF:
+            option = job_class.options[share.option]
+            found.add((job_class.name, Pool(option.gpu_type, share.site, share.spot)))
+    return sorted(found)
+
+
 def tightest(operations: Sequence[Operation], each: int = 1) -> tuple[Operation, ...]:
-    """Return for every pool the regimes in which its GPUs are shortest.
+    """Return for every pool the regimes in which its GPUs are shortest, for all with a goal.
 
     Those first in which jobs with a goal come: in the others there is nothing to miss. By the load
     and two standard deviations of the number of GPUs busy, over the GPUs there are: at the same
     load, gangs need more than single GPUs. With Poisson arrivals and no limit the variance is the
-    sum of load times gang.
+    sum of load times gang. Then, of each class with a goal that comes in none of these, the
+    tightest regime in which it does: nothing is known of a class that was never replayed.
 
     Parameters
     ----------
     operations
         As from `operations_of`.
     each
-        Regimes of each pool.
+        Regimes of each pool; more where a class with a goal comes in none of so many.
     """
     by_pool: dict[Pool, list[Operation]] = defaultdict(list)
     for operation in operations:
         by_pool[operation.pool].append(operation)
-    return tuple(
-        operation
-        for _, found in sorted(by_pool.items())
-        for operation in sorted(found, key=lambda o: (not o.has_goal, -_tightness(o), o.regime))[
-            :each
-        ]
-    )
+    chosen: list[Operation] = []
+    for _, found in sorted(by_pool.items()):
+        seen: set[str] = set()
+        order = sorted(found, key=lambda o: (not o.has_goal, -_tightness(o), o.regime))
+        for i, operation in enumerate(order):
+            names = {s.job_class.name for s in operation.streams if s.job_class.goal is not None}
+            if i < each or not names <= seen:
+                chosen.append(operation)
+                seen |= names
+    return tuple(chosen)
 
 
 def _tightness(operation: Operation) -> float:

@@ -89,7 +89,7 @@ class PlanReport(Tabular):
 
     @property
     def certified_problem(self) -> PlanningProblem:
-        """The problem that the certificate is about, with the buffers of the plan's iteration."""
+        """The problem that the certificate is about, as tightened in the plan's iteration."""
         if self.replayed is None:
             return self.problem
         for turn in self.replayed.iterations:

@@ -48,7 +48,7 @@ def _queueing(data: SizingData) -> list[str]:
             else "as given"
         )
         if data.pool_gpus >= ANY_POOL:
-            origin = "so large that size makes no difference; what smaller pools need is in margins"
+            origin = "so large that size makes no difference; what smaller pools need is said apart"
         found.append(
             f"The buffer for the goals of {_counted(len(goals), 'class', 'classes')} is sized with "
             f"Erlang's formula for waiting times in pools of "

@@ -73,6 +73,12 @@ def test_for_single_gpus_the_formula_is_erlangs() -> None:
         assert exceeding[0] <= 0.1 < exceeding[1]
 
 
+@pytest.mark.parametrize("load", [1e-300, 1e-15, 1e-9, 1e-3])
+def test_next_to_no_load_requires_room_for_its_largest_gang(load: float) -> None:
+    """A class of which a forecast says nearly nothing: no search finer than round-off."""
+    assert formula_gpus(pool(1, (GANG, load)).streams, GANG) == 16.0
+
+
 @pytest.mark.parametrize("load", [0.01, 0.7, 5.0, 77.3, 900.0])
 def test_the_chance_to_wait_is_erlangs_in_whatever_order_it_is_asked_for(load: float) -> None:
     blocked = [1.0]

@@ -19,8 +19,11 @@ from alloc.planning.loop import Iteration, Replayed, Solve, plan_and_replay
 from alloc.planning.replay import ReplaySettings, replay, replay_all
 from alloc.planning.report import PlanReport, plan, solve_plan
 from alloc.problems.right_sizing import (
+    JobClass,
+    JobOption,
     Plan,
     PlanningProblem,
+    ServiceGoal,
     Tightening,
 )
 from alloc.problems.right_sizing.headroom import KEPT_OUT, margins
@@ -168,6 +171,78 @@ def test_a_plan_at_prices_is_replayed_if_with_buffers_there_is_none(
     assert verify_plan(second.problem, second.result.require_solution()) == []
 
 
+def test_the_sentence_says_what_the_bound_is_of_whatever_was_asked_for_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Margins that the problem came with are no capacity buffers of an iteration."""
+
+    def judge(operations: object, settings: ReplaySettings, *, draw: int) -> object:
+        found = replay_all(operations, settings, draw=draw)  # type: ignore[arg-type]
+        return tuple(tuple(dataclasses.replace(m, holds=draw > 1) for m in one) for one in found)
+
+    monkeypatch.setattr("alloc.planning.loop.replay_all", judge)
+    asked = problem(tightening=(Tightening("tune", "a100", "hall", margin=1.0),))
+
+    def without_buffers(
+        tightened: PlanningProblem, last: Result[Plan] | None, seconds: float | None
+    ) -> Result[Plan]:
+        found = solve_plan(tightened, EXACT, last)
+        if margins(tightened) == margins(asked):
+            return found
+        certificate = dataclasses.replace(
+            found.certificate, status="no_solution", objective=None, limit="time"
+        )
+        return Result(None, certificate)
+
+    ended = plan_and_replay(asked, without_buffers, REPLAY, max_iterations=2)
+    assert ended.outcome == "holds"
+    assert "its bound is of the model with the prices of capacity of iteration 2" in ended.sentence
+    assert "buffers" not in ended.sentence
+    monkeypatch.undo()
+    at_once = plan_and_replay(asked, _scripted([_roomy(80.0)]), REPLAY)
+    assert at_once.outcome == "holds"
+    assert "its bound" not in at_once.sentence
+
+
+def test_a_class_too_rare_to_be_replayed_is_said_not_to_be_measured() -> None:
+    """A job in a hundred years is served by the plan; that its goal holds nobody has seen."""
+    goal = ServiceGoal("wait", 1.0, 0.9)
+    small = problem()
+    rare = small.replace(
+        classes=(*small.classes, JobClass("rare", (JobOption("a100", 1, 2.0),), goal=goal)),
+        scenarios=tuple(
+            dataclasses.replace(one, arrivals={**one.arrivals, "rare": (1e-6, 1e-6)})
+            for one in small.scenarios
+        ),
+    )
+    ended = plan(rare, limits=EXACT, replay=REPLAY).replayed
+    assert ended is not None
+    assert ended.outcome == "holds"
+    assert not any(m.job_class == "rare" for m in ended.answer.measured)
+    said = 'not measured, for too few jobs come to replay: "rare" (a100 at hall)'
+    assert said in ended.sentence
+
+
+def test_a_later_plan_that_is_dearer_is_never_the_answer() -> None:
+    """However little time its solve had: of those whose goals hold the cheapest is kept."""
+    dear, dearer = _roomy(40.0), _roomy(80.0)
+    (first,) = plan_and_replay(problem(), _scripted([dear]), REPLAY).iterations
+    assert first.holds
+    later = dataclasses.replace(first, result=dearer)
+    missed = dataclasses.replace(
+        later, measured=(dataclasses.replace(first.measured[0], holds=False),)
+    )
+    for iterations in ((first, later), (later, first), (missed, later, first, missed)):
+        assert Replayed(iterations, "holds", "").result is dear
+
+
+def _roomy(margin: float) -> Result[Plan]:
+    """Return a plan whose goals hold in the replay."""
+    out = Tightening("train", "h100", "hall", factor=KEPT_OUT)
+    kept = Tightening("train", "a100", "hall", margin=margin)
+    return solve_plan(problem(tightening=(kept, out)), EXACT)
+
+
 def _scripted(results: list[Result[Plan]]) -> Solve:
     """Return a solver that answers in this order, whatever is asked; the last answer again."""
     left = list(results)
@@ -178,13 +253,7 @@ def _scripted(results: list[Result[Plan]]) -> Solve:
 def test_the_answer_is_the_cheapest_plan_that_held_and_not_the_last() -> None:
     """Less is asked for once the goals hold; where they then miss, nothing is lost."""
     cheap = solve_plan(problem(), EXACT)
-    out = Tightening("train", "h100", "hall", factor=KEPT_OUT)
-
-    def roomy(margin: float) -> Result[Plan]:
-        kept = Tightening("train", "a100", "hall", margin=margin)
-        return solve_plan(problem(tightening=(kept, out)), EXACT)
-
-    dear, dearer = roomy(40.0), roomy(80.0)
+    dear, dearer = _roomy(40.0), _roomy(80.0)
     ended = plan_and_replay(problem(), _scripted([cheap, cheap, dear, cheap]), REPLAY)
     assert [one.holds for one in ended.iterations][:3] == [False, True, False]
     assert ended.outcome == "holds"
@@ -284,9 +353,7 @@ def test_a_plan_that_holds_is_kept_where_the_next_one_cannot_be_measured(
     cheap = solve_plan(problem(), EXACT)
     with pytest.raises(InstanceError, match="any number of hosts"):
         plan_and_replay(problem(), _scripted([cheap]), REPLAY)
-    out = Tightening("train", "h100", "hall", factor=KEPT_OUT)
-    kept = Tightening("train", "a100", "hall", margin=40.0)
-    roomy = solve_plan(problem(tightening=(kept, out)), EXACT)
+    roomy = _roomy(40.0)
     monkeypatch.setattr("alloc.planning.loop._worth_another", lambda iterations: True)
     ended = plan_and_replay(problem(), _scripted([roomy]), REPLAY)
     assert ended.outcome == "holds"

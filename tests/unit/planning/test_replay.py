@@ -109,6 +109,39 @@ def test_regimes_are_replayed_in_which_a_goal_can_be_missed() -> None:
     assert tightest([full, less], each=2) == (less, full)
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_every_class_with_a_goal_is_replayed_where_it_is_tightest(seed: int) -> None:
+    """However many tighter regimes there are without it: else "holds" would be said of nothing."""
+    rng = np.random.default_rng(seed)
+    goal = ServiceGoal("wait", 0.5, 0.9)
+    regimes = [
+        dataclasses.replace(
+            operation(
+                {8: 4},
+                *(
+                    stream(goal if gpus < 8 else None, gpus=gpus, rate=float(rng.uniform(0.1, 2.0)))
+                    for gpus in (1, 2, 4, 8)
+                    if rng.random() < 0.4
+                ),
+            ),
+            regime=Regime("1", quarter, 0),
+        )
+        for quarter in range(8)
+    ]
+    regimes = [one for one in regimes if one.streams]
+    everything = tightest(regimes, each=len(regimes))
+    for each in (1, 2):
+        chosen = tightest(regimes, each)
+        assert chosen[:each] == everything[:each]
+        seen = set[str]()
+        for one in everything:
+            own = {s.job_class.name for s in one.streams if s.job_class.goal is not None}
+            if one in chosen[each:]:
+                assert not own <= seen, "no more regimes than are needed"
+            seen |= own if one in chosen else set()
+            assert own <= seen
+
+
 def operation(hosts: dict[int, int], *streams: Stream) -> Operation:
     return Operation(Pool("a100", "north", False), Regime("1", 0, 0), hosts, streams)
 
