@@ -207,7 +207,7 @@ def test_the_items_of_two_lists_are_not_paired():
     # The first list makes rows, each once; the other is in a cell, and so is all of a single value.
     assert main.columns["host"] == ["h0", "h1", "h2", None]
     assert main.columns["before_count"] == [0, 1, 2, None]
-    assert main.columns["after"][3] == "host: h0, count: 0; host: h1, count: 1; host: h2, count: 2"
+    assert main.columns["after"][3] == [f"host: h{i}, count: {i}" for i in range(3)]
     assert facts.num_rows == 1
     assert facts.columns["worst_size_host"] == ["h0"]
     [empty, _] = frames_of(Moves((), move))
