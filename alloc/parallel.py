@@ -159,7 +159,7 @@ def workers(
     Raises
     ------
     InstanceError
-        If the kind is unknown or the count 0.
+        If the kind is unknown, the count 0, or a cluster cannot be reached or started.
     BackendUnavailableError
         If Dask or Ray is not installed.
     """

@@ -319,7 +319,7 @@ def _single(value: Any, name: str) -> Row:
 
 
 @cache
-def _list_of_records(kind: type) -> tuple[str, type] | None:
+def _list_of_records(kind: Any) -> tuple[str, Any] | None:
     """Return the name of a class's first field that is a list of dataclasses, and their class."""
     hints = get_type_hints(kind)
     for part in dataclasses.fields(kind):
@@ -329,7 +329,7 @@ def _list_of_records(kind: type) -> tuple[str, type] | None:
     return None
 
 
-def _item_class(hint: Any) -> type | None:
+def _item_class(hint: Any) -> Any:
     """Return the dataclass of the items, if the type of a field is a list of such."""
     origin = get_origin(hint)
     if not (isinstance(origin, type) and issubclass(origin, Sequence)):
@@ -337,9 +337,10 @@ def _item_class(hint: Any) -> type | None:
     return next((one for one in get_args(hint) if dataclasses.is_dataclass(one)), None)
 
 
-def _empty_row(kind: type) -> Row:
+def _empty_row(kind: Any) -> Row:
     """Return the row of a class without its values; of mappings no key is known."""
-    hints, several, row = get_type_hints(kind), _list_of_records(kind), {}
+    hints, several = get_type_hints(kind), _list_of_records(kind)
+    row: Row = {}
     for part in dataclasses.fields(kind):
         hint = hints[part.name]
         cells: Row = {part.name: None}

@@ -16,11 +16,9 @@ from alloc.processes import ctrl_c_waits
 def worker_processes(count: int) -> Iterator[joblib.Parallel]:
     """Yield joblib's `Parallel` with its worker processes running, deaf to Ctrl-C.
 
-    A terminal sends SIGINT to all processes of a command. Workers that hear it, in the middle of a
-    call or of their own imports, print a traceback each, while the process that started them is
-    about to end them anyway. Signals that are blocked when a process starts are blocked in it for
-    good; here they wait until the workers have started. The workers of a cluster that is open
-    (`alloc.parallel.workers`) are used as they are.
+    Workers that hear it, in the middle of a call or of their own imports, print a traceback each,
+    while the process that started them is about to end them anyway. The workers of a cluster that
+    is open (`alloc.parallel.workers`) are used as they are.
 
     Parameters
     ----------
