@@ -295,7 +295,8 @@ def _flat(record: Any) -> list[Row]:
     each pair of items would count both more than once. Fields of a record in it have its name
     before theirs; items in the list have it only where a field before them has the same.
     """
-    several = _list_of_records(type(record))
+    kind: Any = type(record)  # mypy takes a class of anything for one that has no hash
+    several = _list_of_records(kind)
     rows: list[Row] = [{}]
     for part in dataclasses.fields(record):
         value = getattr(record, part.name)
