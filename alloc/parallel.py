@@ -10,7 +10,7 @@ import os
 import pickle
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from alloc.errors import InstanceError, missing_extra
+from alloc.processes import ctrl_c_waits
 
 if TYPE_CHECKING:
     import joblib
@@ -90,8 +91,13 @@ class Workers:
             self._pools[return_as] = self._stack.enter_context(pool)
         return self._pools[return_as]
 
-    def run(self, function: Callable[..., Out], calls: Sequence[tuple[Any, ...]]) -> Iterator[Out]:
+    def run(
+        self, function: Callable[..., Out], calls: Sequence[tuple[Any, ...]]
+    ) -> Generator[Out, None, None]:
         """Yield the results of calls as they are done, in any order.
+
+        Whoever may stop before the last one closes it (`contextlib.closing`): the other calls end
+        then, and the pool is free for the next run.
 
         Parameters
         ----------
@@ -153,7 +159,7 @@ def workers(
     Raises
     ------
     InstanceError
-        If the kind is unknown or the count 0.
+        If the kind is unknown, the count 0, or a cluster cannot be reached or started.
     BackendUnavailableError
         If Dask or Ray is not installed.
     """
@@ -184,9 +190,8 @@ def workers(
                 )
         stack.enter_context(joblib.parallel_config(**settings))
         opened = Workers(count, stack)
-        if kind in CLUSTERS:
-            token = _open.set(opened)
-            stack.callback(_open.reset, token)
+        token = _open.set(opened if kind in CLUSTERS else None)
+        stack.callback(_open.reset, token)
         with opened.sharing(values):
             yield opened
 
@@ -217,7 +222,9 @@ def _dask(count: int) -> Iterator[None]:
             "dashboard_address": None,
         }
     client: Any = Client  # its parameters have no types
-    with client(**local):
+    with ctrl_c_waits(), _cluster_errors("Dask", "DASK_SCHEDULER_ADDRESS"):
+        opened = client(**local)
+    with opened:
         yield
 
 
@@ -245,7 +252,8 @@ def _ray(count: int) -> Iterator[None]:
     local: dict[str, Any] = {}
     if "RAY_ADDRESS" not in os.environ:
         local = {"num_cpus": None if count == -1 else count, "include_dashboard": False}
-    ray.init(log_to_driver=False, logging_level=logging.ERROR, **local)
+    with _cluster_errors("Ray", "RAY_ADDRESS"):
+        ray.init(log_to_driver=False, logging_level=logging.ERROR, **local)
     try:
         yield
     finally:
@@ -253,6 +261,20 @@ def _ray(count: int) -> Iterator[None]:
 
 
 _CLUSTERS = {"dask": _dask, "ray": _ray}
+
+
+@contextmanager
+def _cluster_errors(name: str, variable: str) -> Iterator[None]:
+    """Say in one sentence why a cluster cannot be opened."""
+    try:
+        yield
+    except (OSError, RuntimeError, ValueError) as error:
+        address = os.environ.get(variable)
+        where, cure = f'at {variable} "{address}"', f"correct {variable}, or unset it"
+        if address is None:
+            where, cure = "on this machine", 'use "loky"'
+        why = " ".join(str(error).split()).rstrip(".")
+        raise InstanceError(f"{name} opens no cluster {where}: {why}; {cure}.") from error
 
 
 @dataclass(frozen=True)

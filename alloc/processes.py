@@ -17,6 +17,30 @@ _LOOK_S = 0.02
 """Between two looks at the memory, seconds: a core fills some 50 MiB in this time."""
 
 
+@contextlib.contextmanager
+def ctrl_c_waits() -> Iterator[None]:
+    """Hold Ctrl-C back for a moment.
+
+    Signals that are blocked when a process starts are blocked in it for good: workers that start
+    here do not hear the SIGINT that a terminal sends to all processes of a command.
+    """
+    if not hasattr(signal, "pthread_sigmask"):  # Windows
+        yield
+        return
+    from multiprocessing import resource_tracker
+
+    from joblib.externals.loky.backend import resource_tracker as loky_tracker
+
+    # Their helpers let signals through again when they start, so they come first.
+    resource_tracker.ensure_running()
+    loky_tracker.ensure_running()
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def python_command(function: str, *arguments: object) -> list[str]:
     """Return the command of a fresh Python that imports what this one can, and calls a function.
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from os import PathLike, cpu_count
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 from alloc.comparison.bounds import (
     BOUND_TOLERANCE,
@@ -39,8 +39,6 @@ from alloc.problems.allocation.instance import Instance
 from alloc.release import alloc_version
 from alloc.schedulers.state import Knowledge, Scheduler
 from alloc.simulation.information import require_knowledge
-
-Out = TypeVar("Out")
 
 
 @dataclass(frozen=True)
@@ -220,14 +218,15 @@ class _Run:
             if instance.fingerprint not in found:
                 start = best.get(instance.fingerprint)
                 todo.append((key, instance, settings, None if start is None else start[2].schedule))
-        for key, solved in self._crew.run(_solve, todo):
-            bound = stronger(solved, stored.get(key))
-            self._store.put(pack_bound(key, bound))
-            # The solver turns Ctrl-C into a result; to the user it still means: stop everything.
-            if bound.interrupted:
-                raise KeyboardInterrupt
-            found[bound.fingerprint] = bound
-            self._report("bound", f"bound of {bound.instance}", bound.error)
+        with closing(self._crew.run(_solve, todo)) as solves:
+            for key, solved in solves:
+                bound = stronger(solved, stored.get(key))
+                self._store.put(pack_bound(key, bound))
+                # The solver turns Ctrl-C into a result; to the user it still means: stop all.
+                if bound.interrupted:
+                    raise KeyboardInterrupt
+                found[bound.fingerprint] = bound
+                self._report("bound", f"bound of {bound.instance}", bound.error)
         for cell in cells:
             if cell.key in outcomes:
                 check_bound(found[cell.instance.fingerprint], cell.label, outcomes[cell.key])
@@ -246,11 +245,12 @@ class _Run:
             for key, cell in by_key.items()
             if key not in found
         ]
-        for outcome in self._crew.run(_simulate, todo):
-            cell = by_key[outcome.cell_key]
-            self._store.put(pack_outcome(cell, outcome))
-            found[cell.key] = outcome
-            self._report("cell", cell.label, outcome.error)
+        with closing(self._crew.run(_simulate, todo)) as done:
+            for outcome in done:
+                cell = by_key[outcome.cell_key]
+                self._store.put(pack_outcome(cell, outcome))
+                found[cell.key] = outcome
+                self._report("cell", cell.label, outcome.error)
         return found
 
     def _stored(self, keys: Iterable[str]) -> list[tuple[str, Item]]:

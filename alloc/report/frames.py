@@ -11,9 +11,9 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import singledispatch
+from functools import cache, singledispatch
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, get_args, get_type_hints
+from typing import TYPE_CHECKING, Any, get_args, get_origin, get_type_hints
 
 import numpy as np
 
@@ -167,8 +167,7 @@ def frames_of(value: Any) -> list[Frame]:
                 )
             )
         elif isinstance(inner, _PLAIN) or dataclasses.is_dataclass(inner):
-            [row] = _rows_of(inner, part.name) if dataclasses.is_dataclass(inner) else [{}]
-            single |= row or {part.name: inner}
+            single |= _single(inner, part.name)
         else:
             frames.append(_list_frame(part.name, list(inner), kinds[part.name]))
     return frames + ([_frame("facts", [single])] if single else [])
@@ -284,49 +283,76 @@ def _list_frame(name: str, items: Sequence[Any], kind: Any) -> Frame:
         return Frame(name, {"number": list(range(len(items))), name: [_cell(i) for i in items]})
     if items:
         return _frame(name, [row for item in items for row in _flat(item)])
-    inner = get_args(kind)[0] if get_args(kind) else None
-    columns = _columns(inner) if dataclasses.is_dataclass(inner) else ["number", name]
+    inner = _item_class(kind)
+    columns = ["number", name] if inner is None else list(_empty_row(inner))
     return Frame(name, {column: [] for column in columns})
 
 
-def _columns(kind: Any) -> list[str]:
-    """Return the columns that the items of a class would have."""
-    hints, found = get_type_hints(kind), []
-    for part in dataclasses.fields(kind):
-        inner = [one for one in get_args(hints[part.name]) if dataclasses.is_dataclass(one)]
-        if inner:
-            found += _columns(inner[0])
-        elif getattr(hints[part.name], "__origin__", None) is not Mapping:
-            found.append(part.name)
-    return list(dict.fromkeys(found))
-
-
-def _rows_of(record: Any, before: str) -> list[Row]:
-    return [{f"{before}_{name}": v for name, v in row.items()} for row in _flat(record)]
-
-
 def _flat(record: Any) -> list[Row]:
-    """Return a dataclass as rows: one, or one for each item of the list of dataclasses in it.
+    """Return a dataclass as rows: one for each item of the first list of dataclasses in it.
 
-    Fields of a record in it have its name before theirs; items in lists have it only where a field
-    of the whole has the same.
+    One in all where it has no such list, or an empty one. Another list is text in a cell: rows for
+    each pair of items would count both more than once. Fields of a record in it have its name
+    before theirs; items in the list have it only where a field before them has the same.
     """
+    kind: Any = type(record)  # mypy takes a class of anything for one that has no hash
+    several = _list_of_records(kind)
     rows: list[Row] = [{}]
     for part in dataclasses.fields(record):
         value = getattr(record, part.name)
-        inner: list[Row] = [{part.name: _cell(value)}]
-        if dataclasses.is_dataclass(value):
-            inner = _rows_of(value, part.name)
-        elif isinstance(value, Mapping):
-            inner = [{f"{part.name}_{key}": _cell(one) for key, one in value.items()}]
-        elif _are_records(value):
-            inner = [row for item in value for row in _flat(item)]
-        rows = [outer | _renamed(row, outer, part.name) for outer in rows for row in inner]
+        if several is not None and part.name == several[0]:
+            items = [one for item in value for one in _flat(item)] or [_empty_row(several[1])]
+        else:
+            items = [_single(value, part.name)]
+        rows = [row | _renamed(item, row, part.name) for row in rows for item in items]
     return rows
 
 
-def _are_records(value: Any) -> bool:
-    return isinstance(value, tuple | list) and bool(value) and dataclasses.is_dataclass(value[0])
+def _single(value: Any, name: str) -> Row:
+    """Return a field's value as cells: one, or one for each field or key in it."""
+    if dataclasses.is_dataclass(value):
+        parts = {p.name: getattr(value, p.name) for p in dataclasses.fields(value)}
+        cells = [_single(one, f"{name}_{part}") for part, one in parts.items()]
+        return dict(cell for row in cells for cell in row.items())
+    if isinstance(value, Mapping):
+        return {f"{name}_{key}": _cell(one) for key, one in value.items()}
+    return {name: _cell(value)}
+
+
+@cache
+def _list_of_records(kind: Any) -> tuple[str, Any] | None:
+    """Return the name of a class's first field that is a list of dataclasses, and their class."""
+    hints = get_type_hints(kind)
+    for part in dataclasses.fields(kind):
+        inner = _item_class(hints[part.name])
+        if inner is not None:
+            return part.name, inner
+    return None
+
+
+def _item_class(hint: Any) -> Any:
+    """Return the dataclass of the items, if the type of a field is a list of such."""
+    origin = get_origin(hint)
+    if not (isinstance(origin, type) and issubclass(origin, Sequence)):
+        return None
+    return next((one for one in get_args(hint) if dataclasses.is_dataclass(one)), None)
+
+
+def _empty_row(kind: Any) -> Row:
+    """Return the row of a class without its values; of mappings no key is known."""
+    hints, several = get_type_hints(kind), _list_of_records(kind)
+    row: Row = {}
+    for part in dataclasses.fields(kind):
+        hint = hints[part.name]
+        cells: Row = {part.name: None}
+        if several is not None and part.name == several[0]:
+            cells = _empty_row(several[1])
+        elif dataclasses.is_dataclass(hint):
+            cells = {f"{part.name}_{name}": None for name in _empty_row(hint)}
+        elif get_origin(hint) is Mapping:
+            cells = {}
+        row |= _renamed(cells, row, part.name)
+    return row
 
 
 def _renamed(row: Row, taken: Row, before: str) -> Row:

@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
-from multiprocessing import resource_tracker
 
 import joblib
 from joblib.externals.loky import get_reusable_executor
-from joblib.externals.loky.backend import resource_tracker as loky_tracker
 
 from alloc.parallel import open_cluster
+from alloc.processes import ctrl_c_waits
 
 
 @contextmanager
 def worker_processes(count: int) -> Iterator[joblib.Parallel]:
     """Yield joblib's `Parallel` with its worker processes running, deaf to Ctrl-C.
 
-    A terminal sends SIGINT to all processes of a command. Workers that hear it, in the middle of a
-    call or of their own imports, print a traceback each, while the process that started them is
-    about to end them anyway. Signals that are blocked when a process starts are blocked in it for
-    good; here they wait until the workers have started. The workers of a cluster that is open
-    (`alloc.parallel.workers`) are used as they are.
+    Workers that hear it, in the middle of a call or of their own imports, print a traceback each,
+    while the process that started them is about to end them anyway. The workers of a cluster that
+    is open (`alloc.parallel.workers`) are used as they are.
 
     Parameters
     ----------
@@ -36,24 +32,8 @@ def worker_processes(count: int) -> Iterator[joblib.Parallel]:
     # joblib would go on with the processes of an earlier call, which hear Ctrl-C.
     get_reusable_executor(reuse=True).shutdown(wait=True)
     parallel = joblib.Parallel(n_jobs=count)
-    with _later(), parallel:
+    with ctrl_c_waits(), parallel:
         # The first calls start the processes; joblib keeps them for the calls that follow.
         parallel(joblib.delayed(int)() for _ in range(count))
     with parallel:
         yield parallel
-
-
-@contextmanager
-def _later() -> Iterator[None]:
-    """Hold Ctrl-C back for a moment."""
-    if not hasattr(signal, "pthread_sigmask"):  # Windows
-        yield
-        return
-    # Their helpers let signals through again when they start, so they come first.
-    resource_tracker.ensure_running()
-    loky_tracker.ensure_running()
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)

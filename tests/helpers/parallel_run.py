@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import time
 from typing import Any
 
@@ -34,48 +35,63 @@ class Counted:
 _UNPACKED = 0
 
 
-def look(value: Counted, number: int) -> tuple[int, int, int]:
+def look(value: Counted, number: int) -> tuple[int, int, int, bool]:
     time.sleep(0.02)  # so that no worker does all calls alone
-    return number, os.getpid(), value.unpacked
+    deaf = signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    return number, os.getpid(), value.unpacked, deaf
+
+
+class Stopped(Exception):
+    """Somebody stops a comparison in its middle."""
+
+
+def stop(event: Any) -> None:
+    raise Stopped
 
 
 def main(kind: str) -> None:
-    from alloc.comparison import compare
-    from alloc.instances import load, stored_planning
-    from alloc.parallel import CLUSTERS, workers
-    from alloc.planning.replay import ReplaySettings
-    from alloc.planning.report import plan
+    from alloc.parallel import CLUSTERS, open_cluster, workers
 
     value = Counted()
     calls = [(value, number) for number in range(12)]
-    with workers(kind, 2) as outer, workers(None, 2, [value]) as crew:
-        # A run within that of somebody who opened a cluster for several.
-        assert (outer is crew) is (kind in CLUSTERS)
-        seen = [list(crew.run(look, calls)) for _ in range(2)]
-    grid: dict[str, Any] = {"schedulers": ["fifo", "srtf"], "time_limit_s": 20, "seeds": (0, 1)}
-    instances = [load("elastic-tiny/01"), load("elastic-tiny/03")]
-    found = {}
-    for name, jobs in (("serial", 1), (kind, 2)):
-        rows = compare(instances, **grid, parallel=kind if jobs > 1 else None, jobs=jobs).rows
-        found[name] = [(r.instance, r.scheduler, r.seed, r.objective, r.error) for r in rows]
-    plans = {}
-    for name, count in (("serial", 1), (kind, 2)):
-        settings = ReplaySettings(jobs=100, workers=count)
-        with workers(None if count == 1 else kind, count):
-            report = plan(
-                stored_planning.load_stored_planning("planning-tiny"),
-                replay=settings,
-                max_iterations=1,
-            )
-        assert report.replayed is not None
-        plans[name] = [repr(turn.measured) for turn in report.replayed.iterations]
-    told = {
-        "packed": len(PACKED),
-        "numbers": [sorted(number for number, *_ in run) for run in seen],
-        "processes": [sorted({process for _, process, _ in run}) for run in seen],
-        "unpacked": max(times for run in seen for *_, times in run),
-        "rows": [found["serial"], found[kind]],
-        "plans": [plans["serial"], plans[kind]],
-        "here": os.getpid(),
-    }
+    told: dict[str, Any] = {"here": os.getpid()}
+    with workers(kind, 2) as outer:
+        with workers(None, 2, [value]) as crew:
+            # A run within that of somebody who opened a cluster for several.
+            assert (outer is crew) is (kind in CLUSTERS)
+            seen = [list(crew.run(look, calls)) for _ in range(2)]
+        with workers("threading", 2):
+            assert open_cluster() is None  # the inner one is what was asked for last
+        assert (open_cluster() is outer) is (kind in CLUSTERS)
+        told["packed"] = len(PACKED)
+        # What local processes compute is compared in the tests of comparisons and replays.
+        if kind in CLUSTERS:
+            told["there"] = numbers(kind, 2)
+    if kind in CLUSTERS:
+        told["alone"] = numbers(None, 1)
+    told["numbers"] = [sorted(number for number, *_ in run) for run in seen]
+    told["processes"] = [sorted({process for _, process, *_ in run}) for run in seen]
+    told["unpacked"] = max(times for run in seen for *_, times, _ in run)
+    told["deaf"] = all(deaf for run in seen for *_, deaf in run)
     print(json.dumps(told))
+
+
+def numbers(kind: str | None, count: int) -> list[Any]:
+    """Return what a comparison and the replays of a plan say, after a run that was stopped."""
+    from alloc.comparison import compare
+    from alloc.instances import load, stored_planning
+    from alloc.planning.replay import ReplaySettings
+    from alloc.planning.report import plan
+
+    instances = [load("elastic-tiny/01"), load("elastic-tiny/03")]
+    grid: dict[str, Any] = {"schedulers": ["fifo", "srtf"], "time_limit_s": 20}
+    try:
+        compare(instances, **grid, progress=stop)
+    except Stopped:
+        # The error still holds the frames in which the run stood.
+        rows = compare(instances, **grid, jobs=count, parallel=kind).rows
+    problem = stored_planning.load_stored_planning("planning-tiny")
+    report = plan(problem, replay=ReplaySettings(jobs=100, workers=count), max_iterations=1)
+    assert report.replayed is not None
+    replays = [repr(turn.measured) for turn in report.replayed.iterations]
+    return [[(r.instance, r.scheduler, r.seed, r.objective, r.error) for r in rows], replays]

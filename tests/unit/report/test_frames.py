@@ -173,8 +173,45 @@ def test_a_run_has_a_row_for_each_host_and_an_empty_schedule_has_its_columns():
     assert list(frame["job"]) == ["j", "j"]
     assert list(one.to_pandas("unplaced")["unplaced"]) == ["no room"]
     assert list(Schedule(()).to_pandas().columns) == list(frame.columns)
-    assert list(Schedule((Run("j", 0, 0.0, 60.0),)).to_pandas()["job"]) == ["j"]
+    alone = Schedule((Run("j", 0, 0.0, 60.0),)).to_pandas()
+    assert list(alone["job"]) == ["j"]
+    assert list(alone.columns) == list(frame.columns)
     assert list(Allocation(()).to_pandas().columns)[:2] == ["job", "configuration"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Place:
+    host: str
+    count: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Move:
+    job: str
+    size: Place
+    count: int = 1
+    before: tuple[Place, ...] = ()
+    after: tuple[Place, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class Moves:
+    moves: tuple[Move, ...]
+    worst: Move
+
+
+def test_the_items_of_two_lists_are_not_paired():
+    places = tuple(Place(f"h{i}", i) for i in range(3))
+    move = Move("j", places[0], 1, places, places)
+    main, facts = frames_of(Moves((move, Move("k", places[1], 1, (), places)), move))
+    # The first list makes rows, each once; the other is in a cell, and so is all of a single value.
+    assert main.columns["host"] == ["h0", "h1", "h2", None]
+    assert main.columns["before_count"] == [0, 1, 2, None]
+    assert main.columns["after"][3] == [f"host: h{i}, count: {i}" for i in range(3)]
+    assert facts.num_rows == 1
+    assert facts.columns["worst_size_host"] == ["h0"]
+    [empty, _] = frames_of(Moves((), move))
+    assert list(empty.columns) == list(main.columns)
 
 
 @pytest.mark.parametrize(
