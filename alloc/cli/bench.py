@@ -15,7 +15,6 @@ from alloc.cli.door import say
 from alloc.cli.exit_code import ExitCode
 from alloc.cli.sources import read_answer, solution_of
 from alloc.errors import InstanceError
-from alloc.result import Limits, Result
 
 if TYPE_CHECKING:
     from alloc.comparison.benchmarking import Outcome

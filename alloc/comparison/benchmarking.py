@@ -16,13 +16,14 @@ from typing import Any, Literal
 from alloc.certificate import OPTIMALITY_GAP, Certificate
 from alloc.comparison.cells import Cell, run_cell
 from alloc.comparison.settings import Entry as SchedulerEntry
-from alloc.comparison.settings import Settings, alloc_version, key_of
+from alloc.comparison.settings import Settings, key_of
 from alloc.comparison.store import Item, Store
 from alloc.errors import AllocError, CertificateError, InstanceError, nearest, worker_deaths
 from alloc.families import FAMILIES
 from alloc.instances.catalogue import ALLOC, Bound, Entry
 from alloc.instances.stored import load_problem
 from alloc.problems.allocation.instance import Instance
+from alloc.release import alloc_version
 from alloc.result import Limits
 from alloc.schedulers.placement.policy import PlacementPolicy
 from alloc.schedulers.placement.queue import place_queue
