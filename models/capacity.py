@@ -124,18 +124,39 @@ def fitting_configurations(
     return np.asarray(within_rows[able], dtype=np.int64)
 
 
+class _Shape:
+    """All of some configurations but their rates, as a key.
+
+    Keys are equal only if they begin with the very same tasks: the hash is that object's, where one
+    of everything would take as long as what the key is to spare.
+    """
+
+    __slots__ = ("_parts",)
+
+    def __init__(self, configurations: Sequence[Configuration]) -> None:
+        # Field by field: a tuple for each configuration would keep the garbage collector busy.
+        self._parts = [
+            tuple(map(attrgetter(field), configurations))
+            for field in ("tasks", "gpu_type", "within")
+        ]
+
+    def __hash__(self) -> int:
+        return hash(tuple(map(id, self._parts[0][:1])))
+
+    def __eq__(self, other: object) -> bool:
+        # Tuples that hold the very same objects are compared without looking into these.
+        return (
+            isinstance(other, _Shape) and hash(self) == hash(other) and self._parts == other._parts
+        )
+
+
 def shape_of(configurations: Sequence[Configuration]) -> Hashable:
     """Return a key that sets share only if they differ in nothing but their rates.
 
-    Then use, burden and order are the same too, and are worked out once. It goes by identity, which
-    is quick and errs on the safe side: equal tasks kept twice only cost time. So it is good while
-    the configurations are alive.
+    Then use, burden and order are the same too, and are worked out once. Sets that begin with equal
+    tasks kept twice have keys of their own, which only costs time.
     """
-    return tuple(
-        # Bare numbers: a tuple for each configuration would keep the garbage collector busy.
-        tuple(map(id, map(attrgetter(field), configurations)))
-        for field in ("tasks", "gpu_type", "within")
-    )
+    return _Shape(configurations)
 
 
 def burden(configurations: Sequence[Configuration], use: Array) -> Array:
@@ -188,18 +209,19 @@ def quotas_of(instance: Instance) -> dict[str, int]:
 
 @dataclass(frozen=True)
 class UseOrder:
-    """Which configurations use no more than which, pairwise ``[d, c]``.
+    """Which configurations use no more than which.
 
     Parameters
     ----------
+    position
+        The configurations so ordered that one which uses less of some row, and no more of any,
+        comes before the other; of equals the first comes first.
     no_more
-        d uses no more of every row than c, and d is not c.
-    first
-        The same, and d uses less of some row or, at equal use, stands before c.
+        Pairwise ``[d, c]``, both in this order: d uses no more of every row than c.
     """
 
+    position: npt.NDArray[np.int64]
     no_more: npt.NDArray[np.bool_]
-    first: npt.NDArray[np.bool_]
 
 
 def use_order(use: Array) -> UseOrder:
@@ -207,13 +229,21 @@ def use_order(use: Array) -> UseOrder:
     no_more = np.ones((len(use), len(use)), dtype=bool)
     for r in range(use.shape[1]):
         no_more &= use[:, r, None] <= use[None, :, r]
-    np.fill_diagonal(no_more, False)
-    earlier = np.tri(len(use), k=-1, dtype=bool).T
-    return UseOrder(no_more, no_more & (earlier | ~no_more.T))
+    # What uses less has fewer that use no more than it, and equals have as many.
+    position = np.argsort(no_more.sum(axis=0), kind="stable")
+    return UseOrder(position, no_more[np.ix_(position, position)])
 
 
 def pareto_front(order: UseOrder, rate: Array) -> npt.NDArray[np.int64]:
-    """Return the configurations that no other dominates, in order.
+    """Return the configurations that no other dominates and whose rate is above 0, in order.
+
+    `rate` has shape (configurations,); see `pareto_fronts`.
+    """
+    return np.flatnonzero(pareto_fronts(order, rate[None])[0])
+
+
+def pareto_fronts(order: UseOrder, rates: Array) -> npt.NDArray[np.bool_]:
+    """Return which configurations no other dominates, for some tables that differ in their rates.
 
     Configuration c is dominated by d if d uses no more of every row and is faster, or uses less of
     some row and is as fast (of equals the first stands for all). Dropping c loses nothing wherever
@@ -223,16 +253,22 @@ def pareto_front(order: UseOrder, rate: Array) -> npt.NDArray[np.int64]:
     Parameters
     ----------
     order
-        How the uses compare; many jobs share one.
-    rate
-        Rate, shape (configurations,).
+        How the uses compare; all tables share it.
+    rates
+        Rates of each table, 0 or more, shape (tables, configurations).
 
     Returns
     -------
     ndarray
-        Positions of the undominated configurations with a rate above 0.
+        Whether each is undominated and its rate above 0, shape (tables, configurations).
     """
-    dominates = order.no_more & (rate[:, None] > rate)
-    if len(np.unique(rate)) < len(rate):
-        dominates |= order.first & (rate[:, None] == rate)
-    return np.flatnonzero(~dominates.any(axis=0) & (rate > 0))
+    fronts = np.zeros(rates.shape, dtype=bool)
+    left, tables = rates[:, order.position], np.arange(len(rates))
+    while (left > 0).any():
+        # The fastest left, the first of equals in this order, is dominated by none; what uses no
+        # less is no faster, and goes.
+        best = left.argmax(axis=1)
+        runs = left[tables, best] > 0
+        fronts[tables[runs], order.position[best[runs]]] = True
+        np.copyto(left, 0.0, where=order.no_more[best])
+    return fronts

@@ -29,7 +29,7 @@ ordinary size that the tolerance of its own limits, 1e-7, would be a visible par
 _CHEAP = 2.0**-20
 """Scaled costs below this are within ten times of the 1e-7 to which HiGHS holds reduced costs."""
 _WIDE = 2.0**20
-"""Range of a whole column up to which no false optimum is known, whatever it costs."""
+"""Range of a whole column up to which no false optimum by its cost is known, however small."""
 _COST_TOLERANCE, _ROW_TOLERANCE, _LOST = 1e-7, 1e-6, 1e-9
 """HiGHS holds reduced costs and rows to these, and leaves out entries of up to the last."""
 _MAX_EXPONENT = 1022
@@ -160,24 +160,25 @@ def require_visible(model: ArrayModel, scaled: ArrayModel) -> None:
         If there is such a column.
     """
     ranges = np.where(scaled.integer, scaled.upper - scaled.lower, 0.0)
-    if not (ranges > _WIDE).any():
+    if (ranges <= _ROW_TOLERANCE / _LOST).all():
         return
     cost = np.abs(scaled.cost)
-    hidden = (cost > 0.0) & (cost < _COST_TOLERANCE) & (ranges > _WIDE)
-    hidden &= cost * ranges > _ROW_TOLERANCE
+    cheap = np.flatnonzero((cost > 0.0) & (cost < _COST_TOLERANCE) & (ranges > _WIDE))
+    cheap = cheap[cost[cheap] * ranges[cheap] > _ROW_TOLERANCE]
     entries = _Entries.of(scaled)
-    lost = (entries.sizes > 0.0) & (entries.sizes <= _LOST)
-    lost &= entries.sizes * ranges[entries.columns] > _ROW_TOLERANCE
-    hidden[entries.columns[lost]] = True
-    if hidden.any():
-        column = int(np.flatnonzero(hidden)[0])
+    small = np.flatnonzero((entries.sizes > 0.0) & (entries.sizes <= _LOST))
+    lost = entries.columns[small]
+    lost = lost[entries.sizes[small] * ranges[lost] > _ROW_TOLERANCE]
+    if len(cheap) or len(lost):
+        column = int(min([*cheap[:1], *lost]))
         rows = entries.rows[entries.columns == column]
         names = [name for name, at in model.rows.items() if np.isin(rows, np.r_[at]).any()]
         where = f', in rows "{names[0]}",' if names else ""
+        count = f"{ranges[column]:.3g}" if np.isfinite(ranges[column]) else "any number of"
         raise UnsupportedFeatureError(
-            f"whole column {column}{where} may take {ranges[column]:.3g} values, and HiGHS cannot "
-            "tell them apart: each costs or uses next to nothing beside other columns; count it in "
-            "larger units (GiB for bytes), or use another backend."
+            f"whole column {column}{where} may take {count} values, and HiGHS cannot tell them "
+            "apart: each costs or uses next to nothing beside other columns; count it in larger "
+            "units (GiB for bytes), or use another backend."
         )
 
 

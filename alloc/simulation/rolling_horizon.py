@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from alloc.errors import AllocError, InstanceError, SimulationError, UnsupportedFeatureError
+from alloc.errors import AllocError, InstanceError, OutOfTime, UnsupportedFeatureError
 from alloc.objectives import objective
 from alloc.problems.allocation.instance import Instance, Tenant
 from alloc.problems.allocation.solution import Assignment, Run, Schedule, Solution
@@ -233,7 +233,7 @@ class RollingHorizon:
 
         def in_time(*_: object) -> None:
             if self._clock() >= late:
-                raise SimulationError("a rule's plan takes longer than the time limit.")
+                raise OutOfTime
 
         for rule, rehearsing in zip(self._rules, self._rehearsing, strict=False):
             spent_s = self._clock() - began
@@ -242,8 +242,11 @@ class RollingHorizon:
             try:
                 in_time()
                 found = simulate(instance, rehearsing, check=False, progress=in_time).schedule
+            except OutOfTime:
+                # Rules before it without a plan are not made for these jobs.
+                return (rule, None, math.inf) if schedule is None else (best, schedule, least)
             except AllocError:
-                continue  # a rule that is not made for these jobs, or that is late
+                continue  # a rule that is not made for these jobs
             cost = _cost(instance, found)
             if cost < least:
                 best, schedule, least = rule, found, cost

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import repeat
-from operator import attrgetter, ne
+from operator import attrgetter, gt, ne
 
 import numpy as np
 import numpy.typing as npt
 
-from alloc.models.capacity import UseOrder, burden, pareto_front, shape_of, use_order
+from alloc.models.capacity import UseOrder, burden, pareto_fronts, shape_of, use_order
 from alloc.problems.allocation.instance import misfit
 from alloc.schedulers.state import JobView
 from alloc.topology import Topology
@@ -67,14 +67,12 @@ class JobLadder:
     slowest: float
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class _Shape:
     """What tables share that differ in nothing but their rates, worked out once.
 
     Parameters
     ----------
-    configurations
-        One of the tables, kept so that the identities that the key goes by stay its own.
     fitting, order
         Positions of the configurations that fit the empty cluster, shape (F,), and which of these
         use no more than which.
@@ -86,7 +84,6 @@ class _Shape:
         Kinds of tasks, and how many of each kind, shape (kinds, C).
     """
 
-    configurations: tuple[Configuration, ...]
     fitting: Index
     order: UseOrder
     rank: Index
@@ -158,6 +155,7 @@ class LadderBook:
     def __init__(self, topology: Topology) -> None:
         self.topology = topology
         self.total = topology.totals[: len(RESOURCES)].astype(float)
+        self._totals = topology.totals.tolist()
         self.ladders: list[JobLadder] = []
         self.rate: Array = np.zeros((0, 0))
         self.share: Array = np.zeros((0, 0, len(RESOURCES)))
@@ -191,42 +189,37 @@ class LadderBook:
             self.forget()
             tables = [None] * len(tables)
         if None in tables or any(map(ne, map(_ELASTICITY, views), repeat("malleable"))):
-            tables = [self._table_of(view) for view in views]
+            keys = [(id(view.configurations), view.bound_to) for view in views]
+            self._add(dict(zip(keys, map(_TABLE, views), strict=True)))
+            tables = [self._of_table[key] for key in keys]
         if self._stale:
             self._stack()
         return np.array(tables, dtype=np.int64)
 
-    def _table_of(self, view: JobView) -> int:
-        key = (id(view.configurations), view.bound_to)
-        table = self._of_table.get(key)
-        if table is None:
-            table = self._of_table[key] = len(self.ladders)
-            self.ladders.append(self._build(view.configurations, view.bound_to))
+    def _add(self, seen: Mapping[tuple[int, int | None], tuple[Configuration, ...]]) -> None:
+        """Add the ladders of those tables, by identity and bound configuration, that are new."""
+        new = {key: table for key, table in seen.items() if key not in self._of_table}
+        alike: dict[_Shape, list[tuple[int, int | None]]] = {}
+        for key, table in new.items():
+            alike.setdefault(self._shape_of(table), []).append(key)
+        built: dict[tuple[int, int | None], JobLadder] = {}
+        for shape, keys in alike.items():
+            rates = np.array([list(map(_RATE, new[key])) for key in keys], dtype=float)
+            fronts = pareto_fronts(shape.order, rates[:, shape.fitting])
+            for key, rate, front in zip(keys, rates, fronts, strict=True):
+                if key[1] is None:
+                    columns = shape.fitting[front]
+                    columns = columns[shape.rank[columns].argsort()]
+                else:
+                    columns = np.array([key[1]], dtype=np.int64)
+                built[key] = _ladder(new[key], shape, rate, columns)
+        for key in new:
+            self._of_table[key] = len(self.ladders)
+            self.ladders.append(built[key])
             self._stale = True
-        if key[1] is None:
-            self._of_free[key[0]] = table
-        return table
-
-    def _build(self, configurations: tuple[Configuration, ...], bound: int | None) -> JobLadder:
-        shape = self._shape_of(configurations)
-        rate = np.fromiter(map(_RATE, configurations), dtype=float, count=len(configurations))
-        if bound is None:
-            front = shape.fitting[pareto_front(shape.order, rate[shape.fitting])]
-            columns = front[shape.rank[front].argsort()]
-        else:
-            columns = np.array([bound], dtype=np.int64)
-        plain = bool(shape.plain[columns].all())
-        counts = shape.counts[:, columns]
-        return JobLadder(
-            configurations=configurations,
-            positions=tuple(columns.tolist()),
-            rate=rate[columns],
-            demand=shape.demand[columns],
-            share=shape.share[columns],
-            plain=plain,
-            tasks={shape.kinds[k]: counts[k] for k in np.flatnonzero(plain & counts.any(axis=1))},
-            slowest=float(rate[rate > 0].min(initial=np.inf)) if (rate > 0).any() else 0.0,
-        )
+        for identity, bound in seen:
+            if bound is None:
+                self._of_free[identity] = self._of_table[identity, None]
 
     def _shape_of(self, configurations: tuple[Configuration, ...]) -> _Shape:
         key = shape_of(configurations)
@@ -249,7 +242,6 @@ class LadderBook:
         use = asked[fitting].astype(float)
         tasks = _tasks(configurations)
         return _Shape(
-            configurations=configurations,
             fitting=fitting,
             order=use_order(burden([configurations[c] for c in fitting], use)),
             rank=rank,
@@ -264,7 +256,7 @@ class LadderBook:
         """Return whether a configuration can ever run on the cluster, as `misfit` has it."""
         if not _is_plain(way):
             return misfit(self.topology, way) is None
-        if any(need > have for need, have in zip(way.demand, self.topology.totals, strict=True)):
+        if any(map(gt, way.demand, self._totals)):
             return False
         for group in way.tasks:
             room = self._room.get(group.demand)
@@ -295,6 +287,24 @@ class LadderBook:
                 if kind in ladder.tasks:
                     self.counts[k, t, : len(ladder.rate)] = ladder.tasks[kind]
         self._stale = False
+
+
+def _ladder(
+    configurations: tuple[Configuration, ...], shape: _Shape, rate: Array, columns: Index
+) -> JobLadder:
+    """Return the ladder of some configurations of a table, in this order."""
+    plain = bool(shape.plain[columns].all())
+    counts = shape.counts[:, columns]
+    return JobLadder(
+        configurations=configurations,
+        positions=tuple(columns.tolist()),
+        rate=rate[columns],
+        demand=shape.demand[columns],
+        share=shape.share[columns],
+        plain=plain,
+        tasks={shape.kinds[k]: counts[k] for k in np.flatnonzero(plain & counts.any(axis=1))},
+        slowest=float(rate[rate > 0].min(initial=np.inf)) if (rate > 0).any() else 0.0,
+    )
 
 
 def _is_plain(way: Configuration) -> bool:

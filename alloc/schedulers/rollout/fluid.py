@@ -36,7 +36,7 @@ ITERATIONS = 12
 FIRST_TIMES = 3
 """How many times as many steps the first decision takes, which has nothing to go on from."""
 WORK_LIMIT = 4_000_000
-"""Most evaluations of a configuration in one decision, about 60 ms; cells and steps give way."""
+"""Most evaluations of a configuration in one decision, about 30 ms; cells and steps give way."""
 _LEAST_CELLS, _LEAST_ITERATIONS = 8, 6
 """Where giving way ends: coarser than this, prices say nothing."""
 _MARGIN = 1.2

@@ -256,17 +256,16 @@ class _Solve:
         """Solve the sparse arrays."""
         try:
             built = build_arrays(self.instance, self.objective, self.settings.held)
+            start = None
+            if self.best.allocation is not None and built.start is not None:
+                start = built.start(self.best.allocation)
+            options = SolverOptions(
+                seconds, self.settings.seed, self.settings.workers, OPTIMALITY_GAP / 2, start
+            )
+            raw = highs.solve(cast(ArrayModel, built.model), options)
         except UnsupportedFeatureError as reason:
             self.report(f"no exact program: {reason}")
             return
-        start = None
-        if self.best.allocation is not None and built.start is not None:
-            start = built.start(self.best.allocation)
-        model = cast(ArrayModel, built.model)
-        options = SolverOptions(
-            seconds, self.settings.seed, self.settings.workers, OPTIMALITY_GAP / 2, start
-        )
-        raw = highs.solve(model, options)
         self.report(f"HiGHS on the arrays: {raw.native_status}, bound {raw.bound:.6g}")
         self.infeasible = raw.status == "infeasible" and self.best.allocation is None
         if raw.values is not None:

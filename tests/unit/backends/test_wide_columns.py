@@ -48,3 +48,42 @@ def test_a_wide_column_of_ordinary_cost_is_solved(upper: float) -> None:
     """Bounds that are derived for open columns may be as wide as this, and hide nothing."""
     model = replace(wide(20.0), upper=np.array([1.0, upper]))
     assert highs.solve(model, SolverOptions(time_limit_s=10.0)).objective == pytest.approx(0.5)
+
+
+def test_a_narrow_column_whose_entries_are_left_out_is_refused() -> None:
+    """10 was proved, with 1.0 to be had: HiGHS left the entry of a million tasks out."""
+    model = ArrayModel(
+        sense="min",
+        cost=np.array([10.0, 1e-6]),
+        matrix=sparse.csr_array(np.array([[2e9, 1.0]])),
+        row_lower=np.array([1e6]),
+        row_upper=np.array([np.inf]),
+        lower=np.zeros(2),
+        upper=np.array([1.0, 1.04e6]),
+        integer=np.array([True, True]),
+        rows={"work": slice(0, 1)},
+    )
+    with pytest.raises(UnsupportedFeatureError, match="whole column 1"):
+        highs.solve(model, SolverOptions(time_limit_s=10.0))
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("cost", [0.0, 1e-9])
+def test_a_column_without_limits_hides_something_only_if_it_costs(cost: float) -> None:
+    model = ArrayModel(
+        sense="min",
+        cost=np.array([1.0, -cost]),
+        matrix=sparse.csr_array(np.array([[1.0, 1.0], [1.0, -1.0]])),
+        row_lower=np.array([3.0, -np.inf]),
+        row_upper=np.array([np.inf, 8.0]),
+        lower=np.array([0.0, -np.inf]),
+        upper=np.array([10.0, np.inf]),
+        integer=np.array([True, True]),
+        rows={"work": slice(0, 2)},
+    )
+    options = SolverOptions(time_limit_s=10.0)
+    if cost:
+        with pytest.raises(UnsupportedFeatureError, match="may take any number of values"):
+            highs.solve(model, options)
+    else:
+        assert highs.solve(model, options).objective == 0.0

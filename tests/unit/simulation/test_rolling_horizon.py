@@ -343,6 +343,35 @@ def test_a_rule_that_is_slow_with_many_jobs_is_not_rehearsed_to_the_end(
     assert 1 <= len(solve.instances) == len(outcome.decision_s) - outcome.notes["fallbacks"] <= 6
 
 
+def test_a_late_plan_never_leaves_the_decision_to_a_rule_that_cannot_take_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The first rule is not made for the jobs, the second is late: it decides all the same."""
+    now_s = 0.0
+
+    class Unfit(type(make_scheduler("fifo"))):
+        def decide(self, state):
+            raise UnsupportedFeatureError("not made for these jobs.")
+
+    class Late(type(make_scheduler("fifo"))):
+        def decide(self, state):
+            nonlocal now_s
+            now_s += 0.6
+            return super().decide(state)
+
+    rules = {"unfit": Unfit, "late": Late}
+    monkeypatch.setattr(
+        "alloc.simulation.rolling_horizon.make_scheduler", lambda name: rules[name]()
+    )
+    jobs = [Job(f"j{k}", 0.0, 20.0, GANG) for k in range(12)]
+    policy = RollingHorizon(
+        solve=OneByOne(), time_limit_s=1.0, fallback="unfit+late", clock=lambda: now_s
+    )
+    outcome = simulate(slots(*jobs), policy)
+    assert outcome.notes["fallbacks"] >= 1
+    assert None not in outcome.completion_s.values()
+
+
 def test_at_most_so_many_jobs_are_planned() -> None:
     """The shortest of a long queue, but never fewer than ask for the whole cluster."""
     jobs = [Job(f"j{k}", 0.0, 10.0 * (k + 1), GANG) for k in range(9)]

@@ -3,8 +3,9 @@
 import dataclasses
 
 import numpy as np
+import pytest
 
-from alloc.models.capacity import burden, shape_of
+from alloc.models.capacity import burden, pareto_front, pareto_fronts, shape_of, use_order
 from alloc.models.round.data import make_round_data
 from alloc.objectives import round_utility
 from alloc.topology import HostType, flat_cluster
@@ -69,3 +70,21 @@ def test_the_burden_names_the_largest_task_types_and_levels():
         [2000.0, 1000.0, 4000.0, 0.0, 1.0, 0.0],
         [8000.0, 2000.0, 100.0, 0.0, 0.0, 1.0],
     ]
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_fronts_of_many_tables_are_what_no_pair_dominates(seed):
+    """Compared two by two as `pareto_front` did, with equal uses, equal rates and rates of 0."""
+    rng = np.random.default_rng(seed)
+    count, tables = int(rng.integers(0, 30)), int(rng.integers(1, 6))
+    use = rng.integers(0, int(rng.integers(2, 6)), (count, 3)).astype(float)
+    rates = rng.integers(0, int(rng.integers(2, 40)), (tables, count)).astype(float)
+    dear = (use[:, None] <= use[None]).all(axis=2)
+    np.fill_diagonal(dear, False)
+    first = dear & (~dear.T | np.tri(count, k=-1, dtype=bool).T)
+    order = use_order(use)
+    for rate, front in zip(rates, pareto_fronts(order, rates), strict=True):
+        dominates = dear & (rate[:, None] > rate) | first & (rate[:, None] == rate)
+        expected = np.flatnonzero(~dominates.any(axis=0) & (rate > 0))
+        assert np.array_equal(np.flatnonzero(front), expected)
+        assert np.array_equal(pareto_front(order, rate), expected)
