@@ -17,6 +17,7 @@ from alloc.cli.sources import read_answer, solution_of
 from alloc.errors import InstanceError
 
 if TYPE_CHECKING:
+    from alloc.certificate import Certificate
     from alloc.comparison.benchmarking import Outcome
     from alloc.instances.best_known import BestKnown
     from alloc.instances.catalogue import Entry
@@ -117,6 +118,7 @@ def run_command(
     from alloc.comparison.benchmarking import Contender, Outcome, bench, chosen_entries, learned
     from alloc.errors import CertificateError
     from alloc.instances import manifest
+    from alloc.result import Limits
 
     known = _own(best_known)
     entries = [known.over(entry) for entry in chosen_entries(names, manifest(None))]
@@ -322,16 +324,17 @@ def submit_command(
     without the proof. Exit code: 0 if it is feasible, 3 if it breaks a rule or claims too much.
     """
     given = read_answer(answer)
-    entry = _entry_of(given, instance, answer)
     from alloc.certificate import Certificate
     from alloc.families import FAMILIES
     from alloc.instances import load_problem
+    from alloc.result import Result
     from alloc.verification import check_claims
 
+    claimed = given.certificate if isinstance(given, Result) else None
+    entry = _entry_of(claimed, instance, answer)
     problem, family = load_problem(entry.id), FAMILIES[entry.formulation]
     solution = solution_of(given, answer)
     violations = family.check(problem, solution)
-    claimed = given.certificate if isinstance(given, Result) else None
     if claimed is not None and claimed.seconds < 0:
         raise InstanceError(
             f"{answer}: certificate: seconds is {claimed.seconds:g}; give the time that the solve "
@@ -379,22 +382,22 @@ def submit_command(
     return ExitCode.SOLVED
 
 
-def _entry_of(given: Any, instance: str | None, path: Path) -> "Entry":
-    """Return the instance that an answer is to."""
+def _entry_of(claimed: "Certificate | None", instance: str | None, path: Path) -> "Entry":
+    """Return the instance that an answer is to; a solution alone does not say it."""
     from alloc.instances import entry, manifest
 
     if instance is not None:
         chosen = entry(instance)
-        if isinstance(given, Result) and given.certificate.fingerprint != chosen.fingerprint:
+        if claimed is not None and claimed.fingerprint != chosen.fingerprint:
             raise InstanceError(
                 f"{path}: is an answer to another instance than {instance}; leave --instance out."
             )
         return chosen
-    if not isinstance(given, Result):
+    if claimed is None:
         raise InstanceError(
             f"{path}: is a solution, which does not say of what; name the --instance."
         )
-    about = (given.certificate.fingerprint, given.certificate.formulation)
+    about = (claimed.fingerprint, claimed.formulation)
     for known in manifest(None):
         if (known.fingerprint, known.formulation) == about:
             return known

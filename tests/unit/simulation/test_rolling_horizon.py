@@ -24,7 +24,8 @@ from alloc.problems.allocation.solution import (
 )
 from alloc.result import Limits, Result
 from alloc.schedulers import make_scheduler
-from alloc.schedulers.state import Scheduler
+from alloc.schedulers.fifo import Fifo
+from alloc.schedulers.state import ClusterState, Decision, Scheduler
 from alloc.simulation import SimulationResult, simulate
 from alloc.simulation.rolling_horizon import RollingHorizon
 from alloc.topology import HostType, flat_cluster
@@ -328,13 +329,13 @@ def test_a_rule_that_is_slow_with_many_jobs_is_not_rehearsed_to_the_end(
     solve = OneByOne()
     now_s = 0.0
 
-    class Slow(type(make_scheduler("fifo"))):
-        def decide(self, state):
+    class SlowRule(Fifo):
+        def decide(self, state: ClusterState) -> Decision:
             nonlocal now_s
             now_s += 0.2
             return super().decide(state)
 
-    monkeypatch.setattr("alloc.simulation.rolling_horizon.make_scheduler", lambda name: Slow())
+    monkeypatch.setattr("alloc.simulation.rolling_horizon.make_scheduler", lambda name: SlowRule())
     jobs = [Job(f"j{k}", 0.0, 20.0, GANG) for k in range(12)]
     policy = RollingHorizon(solve=solve, time_limit_s=1.0, fallback="fifo", clock=lambda: now_s)
     outcome = simulate(slots(*jobs), policy)
@@ -349,17 +350,17 @@ def test_a_late_plan_never_leaves_the_decision_to_a_rule_that_cannot_take_it(
     """The first rule is not made for the jobs, the second is late: it decides all the same."""
     now_s = 0.0
 
-    class Unfit(type(make_scheduler("fifo"))):
-        def decide(self, state):
+    class Unfit(Fifo):
+        def decide(self, state: ClusterState) -> Decision:
             raise UnsupportedFeatureError("not made for these jobs.")
 
-    class Late(type(make_scheduler("fifo"))):
-        def decide(self, state):
+    class Late(Fifo):
+        def decide(self, state: ClusterState) -> Decision:
             nonlocal now_s
             now_s += 0.6
             return super().decide(state)
 
-    rules = {"unfit": Unfit, "late": Late}
+    rules: dict[str, type[Fifo]] = {"unfit": Unfit, "late": Late}
     monkeypatch.setattr(
         "alloc.simulation.rolling_horizon.make_scheduler", lambda name: rules[name]()
     )
