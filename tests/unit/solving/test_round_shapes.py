@@ -79,7 +79,7 @@ def test_fronts_of_many_tables_are_what_no_pair_dominates(seed):
     count, tables = int(rng.integers(0, 30)), int(rng.integers(1, 6))
     use = rng.integers(0, int(rng.integers(2, 6)), (count, 3)).astype(float)
     rates = rng.integers(0, int(rng.integers(2, 40)), (tables, count)).astype(float)
-    dear = (use[:, None] <= use[None]).all(axis=2)
+    dear = np.asarray((use[:, None] <= use[None]).all(axis=2))
     np.fill_diagonal(dear, False)
     first = dear & (~dear.T | np.tri(count, k=-1, dtype=bool).T)
     order = use_order(use)
