@@ -13,7 +13,7 @@ import tomllib
 from collections.abc import Callable, Iterator
 from importlib import import_module
 from pathlib import Path
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any
 
 import alloc
@@ -58,12 +58,19 @@ def picture_of_rooms() -> str:
 def calls_between_rooms(run: Callable[[], object]) -> dict[Arrow, str]:
     """Run something; return the first public function that each room calls in each other."""
     found: dict[Arrow, str] = {}
+    public: dict[CodeType, bool] = {}
 
     def look(frame: FrameType, event: str, argument: Any) -> None:
-        room = _room(frame)
-        name = frame.f_code.co_qualname
-        if event != "call" or room is None or "<" in name or re.search(r"(^|\.)_", name):
+        if event != "call":
             return
+        code = frame.f_code
+        if code not in public:  # asked a million times of a thousand functions
+            name = code.co_qualname
+            public[code] = _room(frame) is not None and not re.search(r"<|(^|\.)_", name)
+        if not public[code]:
+            return
+        room, name = _room(frame), code.co_qualname
+        assert room is not None
         caller = frame.f_back
         while caller is not None and _room(caller) is None:
             caller = caller.f_back
@@ -112,7 +119,7 @@ def pictures() -> dict[str, str]:
         "rooms": picture_of_rooms(),
         "solve": picture_of_calls(lambda: alloc.solve(instance)),
         "compare": picture_of_calls(lambda: compare([instance], ["fifo", "srtf"])),
-        "plan": picture_of_calls(lambda: plan(problem, replay=replay)),
+        "plan": picture_of_calls(lambda: plan(problem, replay=replay, max_iterations=2)),
     }
 
 

@@ -6,6 +6,8 @@ import importlib.util
 import re
 from pathlib import Path
 
+import pytest
+
 from alloc.families import FAMILIES, load
 
 ROOT = Path(__file__).parents[2]
@@ -18,6 +20,7 @@ def pictures():
     return module
 
 
+@pytest.mark.long
 def test_the_pictures_are_those_of_the_code():
     module = pictures()
     page = module.PAGE.read_text()
