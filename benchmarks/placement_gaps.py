@@ -1,7 +1,7 @@
 """How much of what could be placed do placement rules leave out, on busy fabrics of today?
 
 Four fabrics, three loads, ten seeds: gangs wait for the GPUs that running jobs leave free
-(`alloc.instances.library.placement.busy_cluster`), each rule places them in order of the queue, and
+(`alloc.instances.recipes.placement.busy_cluster`), each rule places them in order of the queue, and
 the most GPUs that any placement can give to them are proved. Nothing that runs may move. A cell is
 the mean over the seeds of the GPUs that the rule does not place, as a share of those that can be
 placed, with Student's 95 % interval. Everybody is checked. Below the table each rule is compared
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from alloc.comparison.intervals import Interval, mean_interval
 from alloc.families import FAMILIES
-from alloc.instances.library.placement import busy_cluster
+from alloc.instances.recipes.placement import busy_cluster
 from alloc.problems.allocation.instance import Instance
 from alloc.problems.allocation.solution import Allocation
 from alloc.result import Limits

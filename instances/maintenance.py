@@ -20,7 +20,7 @@ from alloc.errors import AllocError
 from alloc.families import FAMILIES
 from alloc.instances.best_known import read_best_known
 from alloc.instances.catalogue import Entry, Manifest, read_manifest, write_manifest
-from alloc.instances.library import Recipe, recipes
+from alloc.instances.recipes import Recipe, recipes
 from alloc.instances.stored import MANIFEST, ROOT, load_entry, regenerate
 
 _BOUNDS = ("lower", "upper", "proved")

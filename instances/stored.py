@@ -10,7 +10,7 @@ from typing import Any
 from alloc.documents.files import read_bytes
 from alloc.errors import InstanceError
 from alloc.instances.catalogue import Entry, Manifest, read_manifest
-from alloc.instances.library import Recipe, recipe_of
+from alloc.instances.recipes import Recipe, recipe_of
 from alloc.problems.allocation.instance import Instance
 
 ROOT = Path(__file__).resolve().parent

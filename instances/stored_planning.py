@@ -7,8 +7,8 @@ bounds in the manifest, to measure solvers on.
 from __future__ import annotations
 
 from alloc.errors import InstanceError, nearest
-from alloc.instances.library.planning import EXAMPLES as EXAMPLES
 from alloc.instances.planning import generate_planning
+from alloc.instances.recipes.planning import EXAMPLES as EXAMPLES
 from alloc.instances.stored import load_problem, manifest
 from alloc.problems.right_sizing import PlanningProblem
 

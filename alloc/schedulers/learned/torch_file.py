@@ -228,7 +228,7 @@ def _inferring(module: torch.nn.Module) -> Iterator[None]:
     """Run a module as for inference, without dropout, and leave it in the mode it was in."""
     was_training = module.training
     if was_training:
-        with suppress(NotImplementedError):  # an exported program has no modes
+        with suppress(NotImplementedError):  # an exported program has no modes, and PyTorch raises where one is asked for
             module.eval()
     try:
         yield

@@ -3,7 +3,7 @@
 import pytest
 
 from alloc.instances import load
-from alloc.instances.library.placement import busy_cluster
+from alloc.instances.recipes.placement import busy_cluster
 from alloc.problems.allocation.solution import Allocation
 from benchmarks import placement_gaps
 from benchmarks.placement_gaps import (

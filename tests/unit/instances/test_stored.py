@@ -19,8 +19,8 @@ from alloc.instances import (
     regenerate,
     write_manifest,
 )
-from alloc.instances.library import SUBJECTS, recipe_families
 from alloc.instances.maintenance import adopt, check, describe, generate, main
+from alloc.instances.recipes import SUBJECTS, recipe_families
 from alloc.instances.stored import ROOT, load_entry
 
 MAX_BYTES = 300_000

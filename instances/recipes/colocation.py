@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from alloc.instances.library import RecipeFamily
-from alloc.instances.library.draws import below, between
+from alloc.instances.recipes import RecipeFamily
+from alloc.instances.recipes.draws import below, between
 from alloc.problems.colocation import ColocationProblem
 from alloc.workload import InterferenceTable
 

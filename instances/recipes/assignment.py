@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from alloc.instances.library import RecipeFamily
-from alloc.instances.library.draws import below
+from alloc.instances.recipes import RecipeFamily
+from alloc.instances.recipes.draws import below
 from alloc.problems.quadratic_assignment import QuadraticAssignment
 
 _LARGEST_FLOW = 9

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from alloc.instances.library import RecipeFamily
 from alloc.instances.planning import generate_planning
+from alloc.instances.recipes import RecipeFamily
 from alloc.problems.right_sizing import PlanningProblem
 
 EXAMPLES: Mapping[str, tuple[str, Mapping[str, Any]]] = {

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from alloc.instances.generators import PHILLY_GPUS, PHILLY_RUN_S, generate_gangs
-from alloc.instances.library import RecipeFamily
-from alloc.instances.library.elastic import size
-from alloc.instances.library.mixes import ITP_GPUS, ITP_RUN_S, ITP_SOURCE
+from alloc.instances.recipes import RecipeFamily
+from alloc.instances.recipes.elastic import size
+from alloc.instances.recipes.mixes import ITP_GPUS, ITP_RUN_S, ITP_SOURCE
 from alloc.problems.allocation.instance import Instance
 
 _PHILLY_SOURCE = "Philly: job table of Jeon et al., ATC 2019 (CC-BY-4.0), 82,247 jobs"

@@ -13,7 +13,7 @@ from typing import Any
 
 from alloc.instances.dl2 import JOB_TYPES
 from alloc.instances.generators import generate_elastic
-from alloc.instances.library import RecipeFamily
+from alloc.instances.recipes import RecipeFamily
 from alloc.problems.allocation.instance import Instance
 
 _GPU_MODELS = [model for model, job_type in JOB_TYPES.items() if job_type.uses_gpu]

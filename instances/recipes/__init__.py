@@ -107,7 +107,7 @@ def recipe_families(subjects: Sequence[str] = SUBJECTS) -> tuple[RecipeFamily, .
     subjects
         The modules to look in.
     """
-    modules = [import_module(f"alloc.instances.library.{subject}") for subject in subjects]
+    modules = [import_module(f"alloc.instances.recipes.{subject}") for subject in subjects]
     return tuple(family for module in modules for family in module.FAMILIES)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from alloc.instances.checkpointing import pretraining
-from alloc.instances.library import RecipeFamily
+from alloc.instances.recipes import RecipeFamily
 from alloc.problems.checkpointing import CheckpointProblem
 
 

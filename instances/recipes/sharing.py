@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from alloc.instances.library import RecipeFamily
-from alloc.instances.library.draws import below, pick
-from alloc.instances.library.elastic import size_of_cluster
-from alloc.instances.library.mixes import OPENB_GPU_MILLI, OPENB_SOURCE
+from alloc.instances.recipes import RecipeFamily
+from alloc.instances.recipes.draws import below, pick
+from alloc.instances.recipes.elastic import size_of_cluster
+from alloc.instances.recipes.mixes import OPENB_GPU_MILLI, OPENB_SOURCE
 from alloc.problems.allocation.instance import Instance
 from alloc.topology import HostType, flat_cluster, mig_profiles
 from alloc.workload import Configuration, Job, TaskGroup

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from alloc.instances.library import RecipeFamily
-from alloc.instances.library.placement import fabric
+from alloc.instances.recipes import RecipeFamily
+from alloc.instances.recipes.placement import fabric
 from alloc.problems.rank_mapping import RankMappingProblem
 from alloc.topology import Topology
 from alloc.topology.job_fabric import all_gpus, job_fabric
@@ -32,7 +32,7 @@ _SOURCES = (
     "Llama 3: Llama Team, arXiv:2407.21783, table 3; vocabulary as released",
     "Mixtral 8x7B: Jiang et al., arXiv:2401.04088, table 1; sequence: ours",
     "degrees of parallelism and micro-batches: ours",
-    "fabrics: as in alloc.instances.library.placement",
+    "fabrics: as in alloc.instances.recipes.placement",
 )
 
 
@@ -58,7 +58,7 @@ def training(
     degrees
         Tensor, pipeline, data and, if there is a fourth, expert parallelism.
     kind, shape, host
-        The cluster, see `alloc.instances.library.placement.fabric`.
+        The cluster, see `alloc.instances.recipes.placement.fabric`.
     scattered
         Share of the hosts that others hold: the job stands on the first of those that are left, in
         uneven domains.

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from alloc.instances.library import RecipeFamily
 from alloc.instances.operation import generate_operation
+from alloc.instances.recipes import RecipeFamily
 from alloc.problems.operation.problem import OperationProblem
 
 

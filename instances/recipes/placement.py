@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from alloc.errors import InstanceError
-from alloc.instances.library import RecipeFamily
-from alloc.instances.library.draws import below, pick
-from alloc.instances.library.elastic import size_of_cluster
-from alloc.instances.library.mixes import ITP_GPUS, ITP_SOURCE, LLM_GPUS, LLM_SOURCE
+from alloc.instances.recipes import RecipeFamily
+from alloc.instances.recipes.draws import below, pick
+from alloc.instances.recipes.elastic import size_of_cluster
+from alloc.instances.recipes.mixes import ITP_GPUS, ITP_SOURCE, LLM_GPUS, LLM_SOURCE
 from alloc.problems.allocation.instance import Instance, Moves
 from alloc.problems.allocation.solution import Assignment, TaskPlacement
 from alloc.topology import (
@@ -146,7 +146,7 @@ def busy_cluster(
         tuple(jobs),
         running=tuple(running),
         moves=Moves(budget=0),
-        description={"generator": "alloc.instances.library.placement", "seed": str(seed)},
+        description={"generator": "alloc.instances.recipes.placement", "seed": str(seed)},
     )
 
 

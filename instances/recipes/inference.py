@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from alloc.instances.library import RecipeFamily
-from alloc.instances.library.draws import between
+from alloc.instances.recipes import RecipeFamily
+from alloc.instances.recipes.draws import between
 from alloc.problems.inference_sizing.problem import GpuPool, InferenceProblem, Period
 from alloc.problems.inference_sizing.requests import LatencyGoal, RequestClass, TokenSummary
 from alloc.problems.inference_sizing.served import ReplicaOption, ServedModel
