@@ -228,13 +228,14 @@ def _inferring(module: torch.nn.Module) -> Iterator[None]:
     """Run a module as for inference, without dropout, and leave it in the mode it was in."""
     was_training = module.training
     if was_training:
-        with suppress(NotImplementedError):  # an exported program has no modes, and PyTorch raises where one is asked for
+        # An exported program has no modes: PyTorch raises where one is asked for.
+        with suppress(NotImplementedError):
             module.eval()
     try:
         yield
     finally:
         if was_training:
-            with suppress(NotImplementedError):  # as above
+            with suppress(NotImplementedError):
                 module.train()
 
 
