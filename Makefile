@@ -17,7 +17,7 @@ TORCH_INDEX ?=
 # Two processes, as CI has cores; a file's tests stay together, so that what they share is made once.
 PYTEST := $(BIN)/python -m pytest -n 2 --dist worksteal
 # The floor holds for all the tests, and for a part of `make test`: tracing takes half as much time
-# again, so CI traces only the unit and conformance tests (COVER). The others walk the same lines.
+# again, so CI traces only the unit tests (COVER). The others walk the same lines.
 FLOOR := --cov --cov-report=term:skip-covered --cov-fail-under=90
 COVER ?=
 # What is looked at after each change: types, checkers, files, single methods.
