@@ -9,6 +9,7 @@ from sphinx.cmd.build import build_main
 
 from website.check import problems
 from website.pages import ROOT, stage
+from website.reference import left_out
 
 SOURCE = ROOT / "build" / "site-source"
 SITE = ROOT / "build" / "site"
@@ -26,6 +27,11 @@ def main() -> int:
         return failed
     wrong = problems(SITE)
     print(*wrong, sep="\n", end="\n" if wrong else "", file=sys.stderr)
+    missing = left_out()
+    if missing:
+        print(
+            f"The reference lacks what needs an extra, `make install-learn`: {', '.join(missing)}."
+        )
     pages = sum(1 for _ in SITE.rglob("*.html"))
     print(f"{pages} pages: build/site/index.html" if not wrong else f"{len(wrong)} faults")
     return 1 if wrong else 0

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from alloc.errors import BackendUnavailableError
 from alloc.families import FAMILIES
 
 DOCS = Path(__file__).parents[1]
@@ -34,17 +35,33 @@ ROOMS = (
 def public_names() -> dict[str, set[str]]:
     """Return the public names by the module that a user imports them from.
 
-    They are what the modules of `ROOMS` export, and what the examples of the pages import.
+    They are what the modules of `ROOMS` export, and what the examples of the pages import. Names
+    that need an extra which is not here are left out.
     """
     names: defaultdict[str, set[str]] = defaultdict(set)
     for module in ROOMS:
         names[module].update(_exported(module))
     for page in sorted(DOCS.glob("*.md")):
         for module, name in _imported(page.read_text(encoding="utf-8")):
-            value = getattr(importlib.import_module(module), name)
+            try:
+                value = getattr(importlib.import_module(module), name)
+            except BackendUnavailableError:
+                continue  # PyTorch is not here; `left_out` says what that costs
             if _is_shown(value):
                 names[module].add(name)
     return names
+
+
+def left_out() -> list[str]:
+    """Return what pages import and the reference lacks, since an extra is not installed."""
+    missing = set()
+    for page in sorted(DOCS.glob("*.md")):
+        for module, name in _imported(page.read_text(encoding="utf-8")):
+            try:
+                getattr(importlib.import_module(module), name)
+            except BackendUnavailableError:
+                missing.add(f"{module}.{name}")
+    return sorted(missing)
 
 
 def _is_shown(value: Any) -> bool:
