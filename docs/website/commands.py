@@ -35,7 +35,7 @@ def command_pages() -> dict[str, str]:
     tree = "\n".join(places.values())
     pages["cli/index.md"] = (
         f"# Command line\n\n{_prose(program.help)}\n\n"
-        f"{_parameters(('alloc',), program)}\n{links}\n\n"
+        f"{_parameters(('alloc',), program)}\n## Commands\n\n{links}\n\n"
         f"```{{toctree}}\n:hidden:\n\n{tree}\n```\n"
     )
     return pages
