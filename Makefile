@@ -134,7 +134,8 @@ format: $(READY)  ## Format the code and apply the safe fixes
 	@$(BIN)/ruff format
 
 # What builds the site stands outside the lock, and is fetched only here: a newcomer needs none of it.
-docs: $(READY)  ## Build the documentation site in build/site, without a network, and check it
+# The build itself uses no network.
+docs: $(READY)  ## Build the documentation site in build/site, and check it
 	@$(BIN)/python $(PIP) install --require-hashes -r $(SITE)
 	@echo "==> Building build/site"
 	@cd docs && ../$(BIN)/python -m website

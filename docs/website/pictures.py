@@ -38,10 +38,8 @@ def with_pictures(text: str, folder: Path, place: str) -> str:
         images.mkdir(parents=True)
         _run(text, images)
     up = "../" * place.count("/")
-    heading = ""
 
     def shown(match: re.Match[str]) -> str:
-        nonlocal heading
         if match[1] == "mermaid":
             return as_table(match[2])
         heading = re.findall(r"^#+ (.+)$", text[: match.start()], re.MULTILINE)[-1]

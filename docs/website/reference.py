@@ -41,27 +41,28 @@ def public_names() -> dict[str, set[str]]:
     names: defaultdict[str, set[str]] = defaultdict(set)
     for module in ROOMS:
         names[module].update(_exported(module))
-    for page in sorted(DOCS.glob("*.md")):
-        for module, name in _imported(page.read_text(encoding="utf-8")):
-            try:
-                value = getattr(importlib.import_module(module), name)
-            except BackendUnavailableError:
-                continue  # PyTorch is not here; `left_out` says what that costs
-            if _is_shown(value):
-                names[module].add(name)
+    for (module, name), value in _imported_by_pages().items():
+        if _is_shown(value):
+            names[module].add(name)
     return names
 
 
 def left_out() -> list[str]:
     """Return what pages import and the reference lacks, since an extra is not installed."""
-    missing = set()
+    found = _imported_by_pages()
+    return sorted(f"{module}.{name}" for (module, name), value in found.items() if value is None)
+
+
+def _imported_by_pages() -> dict[tuple[str, str], Any]:
+    """Return what the examples of all pages import, by module and name: None without its extra."""
+    found: dict[tuple[str, str], Any] = {}
     for page in sorted(DOCS.glob("*.md")):
         for module, name in _imported(page.read_text(encoding="utf-8")):
             try:
-                getattr(importlib.import_module(module), name)
+                found[module, name] = getattr(importlib.import_module(module), name)
             except BackendUnavailableError:
-                missing.add(f"{module}.{name}")
-    return sorted(missing)
+                found[module, name] = None
+    return found
 
 
 def _is_shown(value: Any) -> bool:

@@ -40,15 +40,11 @@ def test_links_of_a_page_lead_to_what_is_staged(place, tmp_path):
             assert staged, target
 
 
-def test_what_stands_in_a_fence_is_no_link(tmp_path):
+def test_what_stands_in_a_fence_is_no_link(tmp_path, monkeypatch):
     page = ROOT / "docs" / "made-up.md"
     text = "[a](../CONTRIBUTING.md#commits)\n\n```text\n[a](../CONTRIBUTING.md)\n```\n"
-
-    class Text(type(page)):
-        def read_text(self, encoding=None):
-            return text
-
-    staged = pages.with_local_links(Text(page), tmp_path)
+    monkeypatch.setattr(Path, "read_text", lambda self, encoding: text)
+    staged = pages.with_local_links(page, tmp_path)
     assert staged == text.replace("../CONTRIBUTING.md#", "contributing.md#")
 
 
@@ -117,7 +113,8 @@ def test_every_command_and_option_is_in_the_reference():
     for name, command in commands.items():
         for parameter in command.params:
             if parameter.name != "help" and not getattr(parameter, "hidden", False):
-                written = parameter.opts[-1] if parameter.opts[0].startswith("-") else "- `"
+                is_option = parameter.opts[0].startswith("-")
+                written = parameter.opts[-1] if is_option else parameter.metavar
                 assert written in sections[name], f"{name}: {parameter.name}"
 
 
