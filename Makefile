@@ -8,6 +8,7 @@ READY := $(VENV)/.ready
 LOCK := requirements/lock.txt
 LOWEST := requirements/lowest.txt
 LEARN := requirements/learn.txt
+SITE := requirements/docs.txt
 PIP := -m pip --quiet --disable-pip-version-check
 # What tests need that no lock can hold; tests/helpers/needs.py says how each is found.
 EXTRAS := torch or postgres or browser
@@ -29,7 +30,7 @@ PYTEST_FLAGS ?=
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install install-learn demo check test test-long test-extras test-random test-all test-lowest lint format bench lock clean
+.PHONY: help install install-learn demo check test test-long test-extras test-random test-all test-lowest lint format docs bench lock clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -132,6 +133,13 @@ format: $(READY)  ## Format the code and apply the safe fixes
 	@$(BIN)/ruff check --fix
 	@$(BIN)/ruff format
 
+# What builds the site stands outside the lock, and is fetched only here: a newcomer needs none of it.
+# The build itself uses no network.
+docs: $(READY)  ## Build the documentation site in build/site, and check it
+	@$(BIN)/python $(PIP) install --require-hashes -r $(SITE)
+	@echo "==> Building build/site"
+	@cd docs && ../$(BIN)/python -m website
+
 bench: $(READY)  ## Run the benchmarks
 	@$(BIN)/python -m benchmarks
 
@@ -151,6 +159,8 @@ lock:  ## Renew requirements/lock.txt, and those beside it, from pyproject.toml
 	  --output-file requirements/server.txt
 	@# What training needs beside PyTorch, for `make install-learn`.
 	@$(COMPILE_FROM) requirements/learn.in --constraint $(LOCK) --output-file $(LEARN)
+	@# What builds the documentation site, for `make docs`.
+	@$(COMPILE_FROM) requirements/docs.in --constraint $(LOCK) --output-file $(SITE)
 	@# The oldest versions that pyproject.toml declares, for `make test-lowest`.
 	@$(COMPILE) --extra dev --resolution lowest-direct --output-file $(LOWEST)
 
