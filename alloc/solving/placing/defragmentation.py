@@ -185,7 +185,7 @@ def drain(
         If no job runs, a place is unknown, nothing would be left, or a job on it may not move.
     """
     search = _Search(backend, limits, progress)
-    leaving = _hosts_of(instance, places)
+    leaving = hosts_of(instance, places)
     stranded = 0
     kept: list[Assignment] = []
     for a in instance.running:
@@ -205,7 +205,7 @@ def drain(
         )
     whole = _what_runs(instance, move_budget)
     problem = whole.replace(
-        topology=_without(whole.topology, leaving),
+        topology=without_hosts(whole.topology, leaving),
         running=tuple(kept),
         moves=Moves(None if move_budget is None else move_budget - stranded),
     )
@@ -304,8 +304,21 @@ def _emptied(problem: Instance, allocation: Allocation) -> tuple[str, ...]:
     return tuple(h.id for h in problem.topology.hosts if h.id in before - after)
 
 
-def _hosts_of(instance: Instance, places: Sequence[str]) -> set[str]:
-    """Return the ids of the hosts that some hosts and domains stand for."""
+def hosts_of(instance: Instance, places: Sequence[str]) -> set[str]:
+    """Return the ids of the hosts that some hosts and domains stand for.
+
+    Parameters
+    ----------
+    instance
+        The cluster.
+    places
+        Ids of hosts and domains.
+
+    Raises
+    ------
+    InstanceError
+        If one is unknown, or they are all hosts.
+    """
     topology = instance.topology
     domains = {domain.id for domain in topology.domains}
     leaving: set[str] = set()
@@ -327,8 +340,16 @@ def _hosts_of(instance: Instance, places: Sequence[str]) -> set[str]:
     return leaving
 
 
-def _without(topology: Topology, leaving: set[str]) -> Topology:
-    """Return the topology without some hosts."""
+def without_hosts(topology: Topology, leaving: set[str]) -> Topology:
+    """Return the topology without some hosts, and their links.
+
+    Parameters
+    ----------
+    topology
+        The cluster.
+    leaving
+        Ids of the hosts, not all of them.
+    """
     return topology.replace(
         hosts=tuple(host for host in topology.hosts if host.id not in leaving),
         links=tuple(

@@ -11,6 +11,7 @@ from alloc.problems.allocation.solution import Allocation
 from alloc.result import Limits
 from alloc.solving.gang import Explanation, Relaxation, decide_for
 from alloc.solving.placing.defragmentation import Defragmentation, make_room
+from alloc.solving.placing.ending import ending, jobs_to_end
 from alloc.units import MILLI
 
 
@@ -31,7 +32,8 @@ def explain(
     job_id
         The waiting job.
     moves
-        Whether to look for moves of running jobs that would let it in (a placement problem).
+        Whether to look for running jobs that would have to move (a placement problem) or to end to
+        let it in.
     backend, limits
         What searches for them, and for how long, the whole in the time of `limits`. Reading and
         checking a placement is not cut short, which takes some seconds on ten thousand hosts.
@@ -51,9 +53,11 @@ def explain(
     if left <= 0:
         return explanation
     room = make_room(instance, job_id, backend=backend, limits=limits.replace(seconds=left))
-    if room.migration is None or not room.migration.steps:
-        return explanation
-    return explanation.with_cure(_moving(instance, room))
+    if room.migration is not None and room.migration.steps:
+        explanation = explanation.with_cure(_moving(instance, room))
+    if jobs := jobs_to_end(instance, job_id, ends):
+        explanation = explanation.with_cure(ending(instance, jobs))
+    return explanation
 
 
 def _moving(instance: Instance, room: Defragmentation) -> Relaxation:

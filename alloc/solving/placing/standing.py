@@ -184,6 +184,31 @@ def keeping_size(job: Job) -> Job:
     return job.replace(elasticity="moldable") if job.elasticity == "malleable" else job
 
 
+def holding(topology: Topology, kind: HostType, row: Sequence[int], name: str) -> HostType:
+    """Return a type of hosts that offer other amounts than a known one.
+
+    Parameters
+    ----------
+    topology
+        The cluster.
+    kind
+        The known type.
+    row
+        What a host offers, on the topology's axis; of GPUs it offers whole ones.
+    name
+        Name of the type.
+    """
+    gpus, cpu, memory = row[: len(RESOURCES)]
+    return HostType(
+        name,
+        -(-gpus // MILLI),
+        kind.gpu_type or ("generic" if gpus else None),
+        cpu,
+        memory,
+        resources=topology.host_amounts(row),
+    )
+
+
 def _grown(instance: Instance) -> Topology:
     """Return the topology with over-full hosts, and cluster, as large as what is on them."""
     topology = instance.topology
@@ -197,15 +222,7 @@ def _grown(instance: Instance) -> Topology:
     for h in np.flatnonzero((used > topology.capacity).any(axis=1)):
         kind = topology.host_type(hosts[h])
         row = np.maximum(used[h], topology.capacity[h]).tolist()
-        gpus, cpu, memory = row[: len(RESOURCES)]
-        large = HostType(
-            f"{kind.name} with what is on {hosts[h].id}",
-            -(-gpus // MILLI),
-            kind.gpu_type or ("generic" if gpus else None),
-            cpu,
-            memory,
-            resources=topology.host_amounts(row),
-        )
+        large = holding(topology, kind, row, f"{kind.name} with what is on {hosts[h].id}")
         types[large.name] = large
         hosts[h] = dataclasses.replace(hosts[h], type=large.name)
     held = np.maximum(used.sum(axis=0), topology.totals).tolist()
