@@ -166,13 +166,25 @@ def compare(
         for seed in numbers
     ]
     opened = nullcontext(store) if isinstance(store, Store) else closing(Store(store))
-    with opened as kept, workers(parallel, jobs, chosen) as crew, worker_deaths("compare"):
-        experiment = _register(kept, chosen, entries, cells, settings)
-        run = _Run(kept, crew, progress, resume, len(chosen) + len(cells))
-        # The solves come last: each begins from the best schedule of its instance.
-        outcomes = run.cells(cells)
-        bounds = run.bounds(chosen, settings, cells, outcomes)
-        return Comparison(experiment, {i.fingerprint: i for i in chosen}, bounds, outcomes)
+    with opened as kept:
+        if resume and _is_done(kept, chosen, cells, settings):
+            parallel, jobs = None, 1  # no cluster starts for nothing
+        with workers(parallel, jobs, chosen) as crew, worker_deaths("compare"):
+            experiment = _register(kept, chosen, entries, cells, settings)
+            run = _Run(kept, crew, progress, resume, len(chosen) + len(cells))
+            # The solves come last: each begins from the best schedule of its instance.
+            outcomes = run.cells(cells)
+            bounds = run.bounds(chosen, settings, cells, outcomes)
+            return Comparison(experiment, {i.fingerprint: i for i in chosen}, bounds, outcomes)
+
+
+def _is_done(
+    store: Store, instances: Sequence[Instance], cells: Sequence[Cell], settings: Settings
+) -> bool:
+    """Return whether the store has every cell and every bound of an experiment."""
+    keys = {*(cell.key for cell in cells), *(bound_key(i, settings) for i in instances)}
+    stored = store.get(list(keys))
+    return all(key in stored and stored[key].ok for key in keys)
 
 
 class _Run:

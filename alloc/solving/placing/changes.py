@@ -122,11 +122,12 @@ class Submit:
         instance = standing.instance
         if self.job in instance.job_index or self.job in standing.impossible:
             raise InstanceError(f'what if: there is a job "{self.job}"; submit it by another name.')
-        known = [tenant.name for tenant in instance.tenants]
+        known = {t.name for t in instance.tenants} | {str(job.tenant) for job in instance.jobs}
         if self.tenant is not None and self.tenant not in known:
             raise InstanceError(
-                f'what if: no quota names tenant "{self.tenant}"{nearest(self.tenant, known, ".")}'
-                " Leave the tenant out for a job without a quota."
+                f'what if: no quota and no job names tenant "{self.tenant}"'
+                f"{nearest(self.tenant, known, '.')} Leave the tenant out for a job without a "
+                "quota."
             )
         job = self._new() if self.like is None else self._as(instance.job(self.like))
         grown = _remade(standing, instance.topology, (*instance.jobs, job), instance.running)

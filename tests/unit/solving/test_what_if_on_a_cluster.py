@@ -256,7 +256,10 @@ def test_a_larger_quota_lets_a_job_start() -> None:
         ("submit:new=2x1,cpu=many", '"many" is not a number from 0'),
         ("submit:new=2x1,memory=-1", '"-1" is not a number from 0'),
         ("submit:new=2x1,level=rak", 'level "rak" is not in the topology; did you mean "rack"'),
-        ("submit:new=2x1,tenant=tam", 'no quota names tenant "tam"; did you mean "team"'),
+        (
+            "submit:new=2x1,tenant=tam",
+            'no quota and no job names tenant "tam"; did you mean "team"',
+        ),
         ("submit:new=like:bgi", 'has no job "bgi"'),
         ("submit:a=1x1", 'there is a job "a"'),
         ("hosts:server@r0=-2", "lose:PLACE takes hosts away"),
