@@ -15,10 +15,10 @@ from typing import Protocol
 import numpy as np
 
 from alloc.errors import InstanceError, nearest
-from alloc.problems.allocation.instance import Instance, Tenant, misfit
+from alloc.problems.allocation.instance import Instance
 from alloc.problems.allocation.solution import Allocation, Assignment
 from alloc.solving.placing.defragmentation import Defragmentation, hosts_of, without_hosts
-from alloc.solving.placing.standing import holding, only
+from alloc.solving.placing.standing import holding, misfit_of, only, quota_within
 from alloc.topology import Host, Topology
 from alloc.units import MILLI
 from alloc.workload import Configuration, Job, PlacementRules, TaskGroup
@@ -427,7 +427,7 @@ def _remade(
         if job.id in runs:
             continue
         if key not in seen:
-            seen[key] = _misfit(topology, job.configurations)
+            seen[key] = misfit_of(topology, job.configurations)
         if (reason := seen[key]) is not None:
             impossible[job.id] = reason
     left = [job for job in jobs if job.id not in impossible]
@@ -441,25 +441,6 @@ def _remade(
     changed = before.replace(
         topology=topology.replace(levels=before.topology.levels),
         jobs=(*left, *stands_in),
-        tenants=tuple(_within(tenant, topology.num_gpus * MILLI) for tenant in before.tenants),
+        tenants=tuple(quota_within(tenant, topology) for tenant in before.tenants),
     )
     return dataclasses.replace(standing, instance=changed, impossible=impossible)
-
-
-def _misfit(topology: Topology, configurations: Sequence[Configuration]) -> str | None:
-    """Return why the smallest configuration can never run there, or None if one can."""
-    first: str | None = None
-    for configuration in sorted(configurations, key=lambda c: c.demand):
-        if configuration.rate > 0:
-            reason = misfit(topology, configuration)
-            if reason is None:
-                return None
-            first = first or reason
-    return first
-
-
-def _within(tenant: Tenant, all_milli: int) -> Tenant:
-    """Return a tenant whose quota is no more than there is, which is what an instance takes."""
-    if tenant.gpu_quota_milli <= all_milli:
-        return tenant
-    return dataclasses.replace(tenant, gpu_quota_milli=all_milli)

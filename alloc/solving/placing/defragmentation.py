@@ -19,7 +19,14 @@ from alloc.problems.allocation.migration import Migration
 from alloc.problems.allocation.solution import Allocation, Assignment, Solution
 from alloc.result import Limits, Result
 from alloc.solving.placing.migration import order_moves
-from alloc.solving.placing.standing import jobs_concerned, keeping_size, leave_broken, only
+from alloc.solving.placing.standing import (
+    jobs_concerned,
+    keeping_size,
+    leave_broken,
+    misfit_of,
+    only,
+    quota_within,
+)
 from alloc.solving.solver import solve
 from alloc.topology import Topology, hosts_in
 from alloc.verification import Violation, initial_violations, verify
@@ -204,9 +211,17 @@ def drain(
             "may move; raise the budget or drain less."
         )
     whole = _what_runs(instance, move_budget)
+    rest = without_hosts(whole.topology, leaving)
+    for job in whole.jobs:
+        if (reason := misfit_of(rest, job.configurations)) is not None:
+            raise InstanceError(
+                f'{", ".join(places)}: job "{job.id}" has no place on what is left ({reason}); '
+                "drain less, or wait for its end."
+            )
     problem = whole.replace(
-        topology=without_hosts(whole.topology, leaving),
+        topology=rest,
         running=tuple(kept),
+        tenants=tuple(quota_within(tenant, rest) for tenant in whole.tenants),
         moves=Moves(None if move_budget is None else move_budget - stranded),
     )
     result = search.solve(problem, "moves")

@@ -8,7 +8,7 @@ from itertools import combinations
 
 import numpy as np
 
-from alloc.problems.allocation.instance import Affinity, Instance, Moves, Tenant
+from alloc.problems.allocation.instance import Affinity, Instance, Moves, Tenant, misfit
 from alloc.problems.allocation.solution import Assignment
 from alloc.solving.gang import domains_held
 from alloc.solving.gang.room import OUTSIDE
@@ -251,3 +251,41 @@ def _grown_quotas(instance: Instance, cohorts: set[str]) -> tuple[Tenant, ...]:
         return dataclasses.replace(tenant, borrowing_milli=max(tenant.borrowing_milli, over))
 
     return tuple(map(grown, instance.tenants))
+
+
+def misfit_of(topology: Topology, configurations: Sequence[Configuration]) -> str | None:
+    """Return why a job can never run on a cluster in its smallest configuration, or None if it can.
+
+    Parameters
+    ----------
+    topology
+        The cluster, empty.
+    configurations
+        The ways the job can run.
+    """
+    first: str | None = None
+    for configuration in sorted(configurations, key=lambda c: c.demand):
+        if configuration.rate > 0:
+            reason = misfit(topology, configuration)
+            if reason is None:
+                return None
+            first = first or reason
+    return first
+
+
+def quota_within(tenant: Tenant, topology: Topology) -> Tenant:
+    """Return a tenant whose quota is no more than there is, as an instance wants it.
+
+    It may hold no less for that: nobody holds more than there is, nor does a cohort.
+
+    Parameters
+    ----------
+    tenant
+        The tenant.
+    topology
+        The cluster.
+    """
+    most = topology.num_gpus * MILLI
+    if tenant.gpu_quota_milli <= most:
+        return tenant
+    return dataclasses.replace(tenant, gpu_quota_milli=most)
