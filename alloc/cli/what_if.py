@@ -1,6 +1,8 @@
 """``alloc what-if``: of a planning problem, or of a cluster as it stands."""
 
 import json as json_library
+import re
+from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -194,9 +196,13 @@ def _of_plan(
     quiet: bool,
 ) -> ExitCode:
     """Plan a changed problem beside its base."""
-    parsed = [_change(text) for text in texts]
+    from alloc.planning.change_text import KINDS
     from alloc.planning.differences import what_if
     from alloc.planning.documents import encode_what_if
+    from alloc.solving.placing.change_text import KINDS as PLACING_KINDS
+
+    _require_own_kind(texts, KINDS, PLACING_KINDS, "a cluster", "a planning problem")
+    parsed = [_change(text) for text in texts]
 
     together = [[change] for change in parsed] if each and len(parsed) > 1 else [parsed]
     found: list[WhatIf] = []
@@ -244,9 +250,11 @@ def _of_cluster(
     quiet: bool,
 ) -> ExitCode:
     """Place the queue of a changed cluster beside that of its base."""
-    from alloc.solving.placing.change_text import parse_placing_change
+    from alloc.planning.change_text import KINDS as PLAN_KINDS
+    from alloc.solving.placing.change_text import KINDS, parse_placing_change
     from alloc.solving.placing.what_if import what_if
 
+    _require_own_kind(texts, KINDS, PLAN_KINDS, "a planning problem", "an instance")
     parsed = [parse_placing_change(text) for text in texts]
     together = [[change] for change in parsed] if each and len(parsed) > 1 else [parsed]
     left = limits.replace(seconds=limits.seconds / len(together))
@@ -264,6 +272,19 @@ def _of_cluster(
         if one.after is None:
             say(f"infeasible: {one.sentence}")
     return worst_code(map(_code, found))
+
+
+def _require_own_kind(
+    texts: list[str], own: Iterable[str], others: Iterable[str], whose: str, here: str
+) -> None:
+    """Refuse a change of a cluster to a plan, and the other way round, by its kind."""
+    for text in texts:
+        kind = re.split("[:=]", text.strip())[0]
+        if kind in others and kind not in own:
+            raise InstanceError(
+                f'change "{text}": is of {whose}, and this is {here}; `alloc what-if --changes` '
+                "lists the changes of both."
+            )
 
 
 def _show(found: "PlacementWhatIf") -> None:

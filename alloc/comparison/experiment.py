@@ -154,7 +154,7 @@ def compare(
         time_limit_s,
     )
     chosen = _distinct_instances(instances)
-    entries = _distinct_entries(schedulers)
+    entries = distinct_entries(schedulers)
     numbers = _distinct_seeds(seeds)
     # Refused here, and not row by row after all else has run.
     for entry in entries:
@@ -320,9 +320,21 @@ def _distinct_instances(instances: Iterable[Instance]) -> list[Instance]:
     return list(chosen.values())
 
 
-def _distinct_entries(
+def distinct_entries(
     schedulers: Iterable[str | Entry | Scheduler | Callable[..., Any]],
 ) -> list[Entry]:
+    """Return schedulers as entries of a comparison, each of a name of its own.
+
+    Parameters
+    ----------
+    schedulers
+        Names, entries, schedulers, or functions.
+
+    Raises
+    ------
+    InstanceError
+        If there is none, one is unknown or given twice, or its name is taken.
+    """
     entries: dict[str, Entry] = {}
     for value in schedulers:
         entry = Entry.of(value)

@@ -151,3 +151,5 @@ _READERS: Mapping[str, Callable[[str, str, str | None], Change]] = {
     "quota": _quota,
 }
 """Kinds of changes by the name they have in text, with what reads name and value."""
+KINDS = tuple(_READERS)
+"""Kinds of changes by the name they have in text."""

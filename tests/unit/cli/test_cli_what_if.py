@@ -88,7 +88,7 @@ def test_hosts_that_cannot_be_emptied_have_an_exit_code(run, tmp_path) -> None:
     ("words", "need"),
     [
         ((), "nothing is changed; name a change"),
-        (("demand=+20%",), 'unknown kind "demand"; did you mean "end"? known: submit'),
+        (("demand=+20%",), "is of a planning problem, and this is an instance"),
         (("cordon:rack-9",), 'no host or domain "rack-9"; did you mean'),
         (("cordon:rack-0", "--replay"), "--replay is of a planning problem, and"),
         (("cordon:rack-0", "--workers", "2"), "--workers is of a planning problem"),
@@ -106,6 +106,12 @@ def test_a_problem_of_another_kind_is_refused(run) -> None:
     done = run("what-if", "inference-tiny/01", "cordon:rack-0")
     assert done.exit_code == 2
     assert "what-if takes a planning problem, or an instance" in done.stderr
+
+
+def test_a_change_of_a_cluster_is_none_of_a_plan(run) -> None:
+    done = run("what-if", "planning-tiny", "cordon:rack-0")
+    assert done.exit_code == 2
+    assert "is of a cluster, and this is a planning problem" in done.stderr
 
 
 def test_the_changes_of_both_are_listed(run) -> None:
