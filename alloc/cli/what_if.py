@@ -203,7 +203,6 @@ def _of_plan(
 
     _require_own_kind(texts, KINDS, PLACING_KINDS, "a cluster", "a planning problem")
     parsed = [_change(text) for text in texts]
-
     together = [[change] for change in parsed] if each and len(parsed) > 1 else [parsed]
     found: list[WhatIf] = []
     replay, other, iterations = replays

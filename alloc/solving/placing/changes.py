@@ -10,7 +10,7 @@ import dataclasses
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -163,7 +163,7 @@ class Submit:
         )
 
     def _resized(self, configuration: Configuration) -> Configuration:
-        asked: dict[str, int] = {}
+        asked: dict[str, Any] = {}
         if self.count is not None:
             asked |= {"count": self.count, "gpu_milli": self.gpus * MILLI}
         if self.cpu_milli is not None:
