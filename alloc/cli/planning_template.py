@@ -169,7 +169,7 @@ def plan_init_command(
     speeds = parse_numbers(speed or [], "--speed")
     for name, number in speeds.items():
         if not 0 < number < math.inf:
-            raise InstanceError(f"--speed {name}: is {number:g}; give a number above 0.")
+            raise InstanceError(f"--speed {name}: is {number:g}; it must be more than 0.")
     sheet = read_price_sheet(prices, columns=parse_columns(price_map or []), currency=currency)
     for note in sheet.notes:
         say(note)

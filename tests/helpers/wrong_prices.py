@@ -82,7 +82,7 @@ prices(
     "--speed h200=2",
 )
 prices("a speed in words", PRICES, '--speed b: "fast" is not a number', "--speed b=fast")
-prices("a speed of nothing", PRICES, "--speed b: is 0; give a number above 0.", "--speed b=0")
+prices("a speed of nothing", PRICES, "--speed b: is 0; it must be more than 0.", "--speed b=0")
 prices(
     "no quarter",
     PRICES,

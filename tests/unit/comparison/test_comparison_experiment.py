@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from alloc import solving
+from alloc import parallel, solving
 from alloc.comparison import Comparison, Entry, compare, experiment
 from alloc.comparison.bounds import solve_bound, stronger
 from alloc.comparison.rows import gap_to
@@ -151,11 +151,10 @@ def test_a_run_with_nothing_left_starts_no_cluster(
 ):
     """A complete grid is read from the store, wherever it once ran; an incomplete one is not."""
     opened: list[str | None] = []
-    really = experiment.workers
 
     def workers(kind: str | None, count: int | None, shared: Any) -> Any:
         opened.append(kind)
-        return really(None if kind == "dask" else kind, count, shared)
+        return parallel.workers(None if kind == "dask" else kind, count, shared)
 
     monkeypatch.setattr(experiment, "workers", workers)
     options: dict[str, Any] = {"time_limit_s": LIMIT_S, "store": tmp_path / "runs.db"}
