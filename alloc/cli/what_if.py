@@ -257,8 +257,12 @@ def _of_cluster(
     parsed = [parse_placing_change(text) for text in texts]
     together = [[change] for change in parsed] if each and len(parsed) > 1 else [parsed]
     left = limits.replace(seconds=limits.seconds / len(together))
+    found: list[PlacementWhatIf] = []
     with progress(f"what if, {asked.name}", quiet) as watch:
-        found = [what_if(asked, wanted, limits=left, progress=watch) for wanted in together]
+        for wanted in together:
+            found.append(what_if(asked, wanted, limits=left, progress=watch))
+            if _code(found[-1]) is ExitCode.INTERRUPTED:
+                break
     documents = [_document(one) for one in found]
     document: Any = documents if each else documents[0]
     save_json(document, output)
@@ -270,6 +274,8 @@ def _of_cluster(
     for one in found:
         if one.after is None:
             say(f"infeasible: {one.sentence}")
+    if len(found) < len(together):
+        say(f"interrupted: {len(together) - len(found)} of {len(together)} what-ifs left out.")
     return worst_code(map(_code, found))
 
 
@@ -328,6 +334,11 @@ def _show(found: "PlacementWhatIf") -> None:
             print_text(one.explanation.sentence)
             for cure in one.explanation.relaxations:
                 print_text(f"  - {cure.sentence}")
+        if one.unsaid:
+            print_text(
+                f"Nothing was said of {_named(list(one.unsaid))}, which other jobs ask for, so "
+                f'none of it keeps "{one.job}" out; like:JOB gives it the rules of a job.'
+            )
 
 
 def _in_use(queue: "Queue") -> str:
@@ -374,6 +385,7 @@ def _document(found: "PlacementWhatIf") -> dict[str, Any]:
                     else {"tasks": [asdict(task) for task in one.assignment.tasks]}
                 ),
                 **({} if one.explanation is None else asdict(one.explanation)),
+                "unsaid": list(one.unsaid),
             }
             for one in found.submissions
         },

@@ -87,11 +87,14 @@ def _submit(text: str, name: str, value: str | None) -> Change:
             f'change "{text}": asks for nothing; give 1 task or more, with a GPU or cpu=CORES.'
         )
     cpu, memory = said.get("cpu"), said.get("memory")
+    cpu_milli = None if cpu is None else round(_number(text, cpu) * MILLI)
+    if size is not None and not size[1] and not cpu_milli:
+        raise InstanceError(f'change "{text}": asks for nothing; give cpu=CORES above 0.')
     return Submit(
         name,
         None if size is None else size[0],
         0 if size is None else size[1],
-        None if cpu is None else round(_number(text, cpu) * MILLI),
+        cpu_milli,
         None if memory is None else round(_number(text, memory) * _MIB_IN_GIB),
         said.get("gpu-type"),
         said.get("level"),

@@ -12,13 +12,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-import numpy as np
-
 from alloc.errors import InstanceError, nearest
-from alloc.problems.allocation.instance import Instance
+from alloc.problems.allocation.instance import Instance, Tenant
 from alloc.problems.allocation.solution import Allocation, Assignment
 from alloc.solving.placing.defragmentation import Defragmentation, hosts_of, without_hosts
-from alloc.solving.placing.standing import holding, misfit_of, only, quota_within
+from alloc.solving.placing.standing import (
+    misfit_of,
+    only,
+    quota_within,
+    standing_on,
+    staying,
+    without_room,
+)
 from alloc.topology import Host, Topology
 from alloc.units import MILLI
 from alloc.workload import Configuration, Job, PlacementRules, TaskGroup
@@ -35,10 +40,17 @@ class Standing:
     ----------
     instance
         What runs and waits then.
+    tenants
+        Its tenants with quotas as they are asked for; the instance cuts them to the cluster.
     submitted
         Jobs that the changes submitted.
     stopped
         Running jobs that lost hosts and wait again.
+    ended
+        Jobs that the changes ended. One that others must stand together with stays in the
+        instance, to start nowhere.
+    closed
+        Ids of hosts that take nothing new, whatever ends or leaves there.
     impossible
         Jobs that fit nowhere any more, with the reason; the instance is without them.
     drained
@@ -47,8 +59,11 @@ class Standing:
     """
 
     instance: Instance
+    tenants: tuple[Tenant, ...]
     submitted: tuple[str, ...] = ()
     stopped: tuple[str, ...] = ()
+    ended: tuple[str, ...] = ()
+    closed: frozenset[str] = frozenset()
     impossible: Mapping[str, str] = field(default_factory=dict)
     drained: tuple[Defragmentation, ...] = ()
 
@@ -95,7 +110,7 @@ class Submit:
         GPU type, level that holds all tasks in one domain, and tenant; None: those of `like`, if
         any.
     like
-        Job whose demands and rules it has where nothing else is said.
+        Job whose demands and rules it has where nothing else is said, but for affinities.
     """
 
     job: str
@@ -129,7 +144,7 @@ class Submit:
                 f"{nearest(self.tenant, known, '.')} Leave the tenant out for a job without a "
                 "quota."
             )
-        job = self._new() if self.like is None else self._as(instance.job(self.like))
+        job = self._new() if self.like is None else self._as(instance)
         grown = _remade(standing, instance.topology, (*instance.jobs, job), instance.running)
         return dataclasses.replace(grown, submitted=(*standing.submitted, self.job))
 
@@ -148,8 +163,16 @@ class Submit:
             placement=PlacementRules(required=self.level),
         )
 
-    def _as(self, model: Job) -> Job:
+    def _as(self, instance: Instance) -> Job:
         """Return a job like another one, but for what is said of it."""
+        model = instance.job(str(self.like))
+        asked = {n for c in model.configurations for group in c.tasks for n in group.resources}
+        shared = {instance.topology.resource_names[r] for r in instance.topology.cluster_columns}
+        if (self.count, self.cpu_milli, self.memory_mib) != (None,) * 3 and asked & shared:
+            raise InstanceError(
+                f'what if: job "{self.like}" takes {min(asked & shared)} by its size, so of a job '
+                "like it no size can be said; leave the size out, or leave like out."
+            )
         rules = model.placement
         if self.level is not None:
             rules = dataclasses.replace(rules, required=self.level)
@@ -208,7 +231,7 @@ class End:
             raise InstanceError(f'what if: "{self.job}" is the only job; nothing is left to ask.')
         running = tuple(a for a in instance.running if a.job != self.job)
         rest = only(instance.replace(running=running), kept)
-        return dataclasses.replace(standing, instance=rest)
+        return dataclasses.replace(standing, instance=rest, ended=(*standing.ended, self.job))
 
 
 @dataclass(frozen=True)
@@ -229,10 +252,9 @@ class Cordon:
         return f"{self.place} is cordoned: nothing new starts there"
 
     def apply(self, standing: Standing, empty: Drainer) -> Standing:
-        """Return the cluster whose hosts there are as large as what runs on them."""
-        instance, topology = standing.instance, standing.instance.topology
+        """Return the cluster with the hosts closed."""
+        instance = standing.instance
         closed = hosts_of(instance, [self.place])
-        used = np.zeros_like(topology.capacity)
         for a in instance.running:
             groups = {g.role: g for g in instance.job(a.job).configurations[a.configuration].tasks}
             for task in a.tasks:
@@ -242,17 +264,7 @@ class Cordon:
                         f'what if: cannot cordon {self.place}: job "{a.job}" holds part of a GPU '
                         f"on {task.host}, whose rest cannot be closed; drain it or lose it instead."
                     )
-                used[topology.host_index[task.host]] += task.count * np.array(group.demand)
-        types = {kind.name: kind for kind in topology.host_types}
-        hosts = list(topology.hosts)
-        for h, host in enumerate(topology.hosts):
-            if host.id in closed:
-                kind = topology.host_type(host)
-                held = holding(topology, kind, used[h].tolist(), f"{kind.name}, {host.id} closed")
-                types[held.name] = held
-                hosts[h] = dataclasses.replace(host, type=held.name)
-        smaller = topology.replace(host_types=tuple(types.values()), hosts=tuple(hosts))
-        return _remade(standing, smaller, instance.jobs, instance.running)
+        return dataclasses.replace(standing, closed=standing.closed | closed)
 
 
 @dataclass(frozen=True)
@@ -278,7 +290,15 @@ class Drain:
         gone = hosts_of(instance, [self.place])
         running = instance.running
         if any(task.host in gone for a in running for task in a.tasks):
-            found = empty(instance, [self.place])
+            # What leaves a closed host would make room there for what moves.
+            closed = standing.closed - gone
+            for a in running:
+                if {task.host for task in a.tasks} & gone and standing_on(a, closed):
+                    raise InstanceError(
+                        f'what if: job "{a.job}" runs on {self.place} and on cordoned hosts; drain '
+                        "first, and cordon then."
+                    )
+            found = empty(staying(instance, closed), [self.place])
             standing = dataclasses.replace(standing, drained=(*standing.drained, found))
             if found.migration is None:
                 return standing
@@ -340,6 +360,11 @@ class AddHosts:
 
     def apply(self, standing: Standing, empty: Drainer) -> Standing:
         """Return the cluster with the hosts."""
+        if standing.impossible:
+            raise InstanceError(
+                f'what if: before these hosts come, job "{min(standing.impossible)}" fits nowhere; '
+                "name hosts before the change that it has no place after."
+            )
         topology = standing.instance.topology
         kinds = [kind.name for kind in topology.host_types]
         if self.type not in kinds:
@@ -348,7 +373,9 @@ class AddHosts:
                 f"{nearest(self.type, kinds, '.')} Known: {', '.join(kinds)}."
             )
         # A host in an outer domain alone would stand outside the inner levels.
-        inner = [d.id for d in topology.domains if d.level == topology.levels[-1]]
+        used = {domain.level for domain in topology.domains}
+        innermost = next((level for level in reversed(topology.levels) if level in used), None)
+        inner = [domain.id for domain in topology.domains if domain.level == innermost]
         if (self.domain is not None or inner) and self.domain not in inner:
             here = "no place for the hosts" if self.domain is None else f'no "{self.domain}"'
             known = ", ".join(inner[:20]) or "none, the cluster is flat"
@@ -366,7 +393,8 @@ class AddHosts:
                 names.append(name)
         more = tuple(Host(name, self.type, self.domain) for name in names)
         larger = topology.replace(hosts=(*topology.hosts, *more))
-        instance = standing.instance.replace(topology=larger)
+        tenants = tuple(quota_within(tenant, larger) for tenant in standing.tenants)
+        instance = standing.instance.replace(topology=larger, tenants=tenants)
         return dataclasses.replace(standing, instance=instance)
 
 
@@ -397,21 +425,45 @@ class Quota:
     def apply(self, standing: Standing, empty: Drainer) -> Standing:
         """Return the cluster with the quota."""
         instance = standing.instance
-        known = [tenant.name for tenant in instance.tenants]
+        known = [tenant.name for tenant in standing.tenants]
         if self.tenant not in known:
             raise InstanceError(
                 f'what if: no tenant "{self.tenant}" has a quota'
                 f"{nearest(self.tenant, known, '.')} Those with one: {', '.join(known) or 'none'}."
             )
-        before = instance.tenants[known.index(self.tenant)]
+        before = standing.tenants[known.index(self.tenant)]
         gpus = self.gpus + (before.gpu_quota_milli / MILLI if self.relative else 0.0)
         if not 0 <= gpus < math.inf:
             raise InstanceError(
                 f'what if: the quota of "{self.tenant}" would be {gpus:g} GPUs; give 0 or more.'
             )
         after = dataclasses.replace(before, gpu_quota_milli=round(gpus * MILLI))
-        tenants = tuple(after if t is before else t for t in instance.tenants)
-        return dataclasses.replace(standing, instance=instance.replace(tenants=tenants))
+        tenants = tuple(after if t.name == after.name else t for t in instance.tenants)
+        return dataclasses.replace(
+            standing,
+            instance=instance.replace(tenants=tenants),
+            tenants=tuple(after if t is before else t for t in standing.tenants),
+        )
+
+
+def made(change: Change, standing: Standing, empty: Drainer) -> Standing:
+    """Return a cluster after a change, its closed hosts as large as what is left on them.
+
+    Parameters
+    ----------
+    change
+        The change.
+    standing
+        The cluster before it.
+    empty
+        What empties hosts.
+    """
+    after = change.apply(standing, empty)
+    instance, topology = after.instance, after.instance.topology
+    if after.blocked or after.closed.isdisjoint(topology.host_index):
+        return after
+    smaller = without_room(instance, after.closed)
+    return _remade(after, smaller, instance.jobs, instance.running)
 
 
 def _remade(
@@ -441,6 +493,6 @@ def _remade(
     changed = before.replace(
         topology=topology.replace(levels=before.topology.levels),
         jobs=(*left, *stands_in),
-        tenants=tuple(quota_within(tenant, topology) for tenant in before.tenants),
+        tenants=tuple(quota_within(tenant, topology) for tenant in standing.tenants),
     )
     return dataclasses.replace(standing, instance=changed, impossible=impossible)

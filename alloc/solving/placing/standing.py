@@ -7,6 +7,7 @@ from collections.abc import Collection, Sequence
 from itertools import combinations
 
 import numpy as np
+import numpy.typing as npt
 
 from alloc.problems.allocation.instance import Affinity, Instance, Moves, Tenant, misfit
 from alloc.problems.allocation.solution import Assignment
@@ -179,6 +180,45 @@ def _pinned(job: Job) -> Job:
     )
 
 
+def standing_on(assignment: Assignment, hosts: Collection[str]) -> bool:
+    """Return whether tasks of a job stand on some hosts, given by id."""
+    return any(task.host in hosts for task in assignment.tasks)
+
+
+def staying(instance: Instance, hosts: Collection[str]) -> Instance:
+    """Return the problem in which what runs on some hosts may not move.
+
+    Parameters
+    ----------
+    instance
+        What runs and what waits.
+    hosts
+        Ids of the hosts.
+    """
+    there = {a.job for a in instance.running if standing_on(a, hosts)}
+    if not there:
+        return instance
+    jobs = (j.replace(preemptible=False) if j.id in there else j for j in instance.jobs)
+    return instance.replace(jobs=tuple(jobs))
+
+
+def held_on_hosts(instance: Instance) -> npt.NDArray[np.int64]:
+    """Return what running jobs hold of each host, shape (hosts, resources).
+
+    Parameters
+    ----------
+    instance
+        What runs.
+    """
+    topology = instance.topology
+    held = np.zeros_like(topology.capacity)
+    for a in instance.running:
+        groups = {g.role: g for g in instance.job(a.job).configurations[a.configuration].tasks}
+        for task in a.tasks:
+            held[topology.host_index[task.host]] += task.count * np.array(groups[task.role].demand)
+    return held
+
+
 def keeping_size(job: Job) -> Job:
     """Return a job that keeps its configuration while it runs."""
     return job.replace(elasticity="moldable") if job.elasticity == "malleable" else job
@@ -209,14 +249,33 @@ def holding(topology: Topology, kind: HostType, row: Sequence[int], name: str) -
     )
 
 
+def without_room(instance: Instance, hosts: Collection[str]) -> Topology:
+    """Return the topology with some hosts as large as what runs on them.
+
+    Parameters
+    ----------
+    instance
+        What runs, in whole GPUs on these hosts.
+    hosts
+        Ids of the hosts.
+    """
+    topology = instance.topology
+    used = held_on_hosts(instance)
+    types = {kind.name: kind for kind in topology.host_types}
+    made = list(topology.hosts)
+    for h, host in enumerate(topology.hosts):
+        if host.id in hosts and (used[h] != topology.capacity[h]).any():
+            kind, mark = topology.host_type(host), f", {host.id} closed"
+            name = kind.name.removesuffix(mark) + mark
+            types[name] = holding(topology, kind, used[h].tolist(), name)
+            made[h] = dataclasses.replace(host, type=name)
+    return topology.replace(host_types=tuple(types.values()), hosts=tuple(made))
+
+
 def _grown(instance: Instance) -> Topology:
     """Return the topology with over-full hosts, and cluster, as large as what is on them."""
     topology = instance.topology
-    used = np.zeros_like(topology.capacity)
-    for a in instance.running:
-        groups = {g.role: g for g in instance.job(a.job).configurations[a.configuration].tasks}
-        for task in a.tasks:
-            used[topology.host_index[task.host]] += task.count * np.array(groups[task.role].demand)
+    used = held_on_hosts(instance)
     types = {t.name: t for t in topology.host_types}
     hosts = list(topology.hosts)
     for h in np.flatnonzero((used > topology.capacity).any(axis=1)):

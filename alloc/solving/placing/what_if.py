@@ -18,12 +18,13 @@ from alloc.problems.allocation.solution import Allocation, Assignment
 from alloc.result import Limits
 from alloc.solving.gang import Explanation, decide_for
 from alloc.solving.gang.cures import amount
-from alloc.solving.placing.changes import Change, Standing
+from alloc.solving.placing.changes import Change, Standing, made
 from alloc.solving.placing.defragmentation import Defragmentation, drain
 from alloc.solving.placing.explain import explain
 from alloc.solving.placing.place import DEFAULT_GOAL, Placement, place
 from alloc.units import MILLI
 from alloc.verification import initial_violations, verify
+from alloc.workload import Job
 
 _PARTS = 4
 """Parts of the time: the base, the changes (moves off hosts), the placement after them, reasons."""
@@ -39,10 +40,13 @@ class Queue:
         What runs and waits.
     placement
         The best placement of the queue, running jobs where they are.
+    gone
+        Jobs of the instance that are not there any more: rules that name them keep them in it.
     """
 
     instance: Instance
     placement: Placement
+    gone: frozenset[str] = frozenset()
 
     @property
     def allocation(self) -> Allocation | None:
@@ -61,7 +65,8 @@ class Queue:
     @property
     def waiting(self) -> frozenset[str]:
         """Jobs that do not run now."""
-        return frozenset(self.instance.job_index) - {a.job for a in self.instance.running}
+        running = {a.job for a in self.instance.running}
+        return frozenset(self.instance.job_index) - running - self.gone
 
     @property
     def started(self) -> frozenset[str]:
@@ -89,11 +94,15 @@ class Submission:
         Where it starts now if it alone is started, checked; or None.
     explanation
         Otherwise why it cannot, and what would let it.
+    unsaid
+        Named resources, such as partitions, marks of nodes and quotas of a snapshot, that other
+        jobs ask for and it does not: nothing of the kind keeps it out.
     """
 
     job: str
     assignment: Assignment | None
     explanation: Explanation | None
+    unsaid: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -184,9 +193,9 @@ def what_if(
 
     base = _pinned(instance)
     # Refused before work begins: all but the moves off hosts takes no time.
-    standing = Standing(base)
+    standing = Standing(base, base.tenants)
     for change in changes:
-        standing = change.apply(standing, empty)
+        standing = made(change, standing, empty)
         if standing.blocked:
             break
     sentences = tuple(change.sentence for change in changes)
@@ -194,24 +203,37 @@ def what_if(
     if standing.blocked:
         return PlacementWhatIf(sentences, before, None, standing)
     now = _pinned(standing.instance)
-    after = Queue(now, place(now, DEFAULT_GOAL, limits=share(2), progress=progress))
-    asked = [job for job in standing.submitted if job in now.job_index]
+    gone = frozenset({*standing.ended, *standing.impossible})
+    after = Queue(now, place(now, DEFAULT_GOAL, limits=share(2), progress=progress), gone)
+    asked = [job for job in standing.submitted if job in after.waiting]
     submissions = []
     for k, job in enumerate(asked):
-        submissions.append(_submission(now, job, share(len(asked) - k)))
+        submissions.append(_submission(now, job, standing.closed, share(len(asked) - k)))
     return PlacementWhatIf(sentences, before, after, standing, tuple(submissions))
 
 
-def _submission(instance: Instance, job: str, limits: Limits) -> Submission:
+def _submission(instance: Instance, job: str, closed: frozenset[str], limits: Limits) -> Submission:
     """Return where a job starts by itself, held against the checker, or why it cannot."""
+    unsaid = _unsaid(instance, job)
     found = decide_for(instance, job).assignment
     if found is None:
-        return Submission(job, None, explain(instance, job, limits=limits))
+        explanation = explain(instance, job, closed=closed, limits=limits)
+        return Submission(job, None, explanation, unsaid)
     alone = Allocation((*instance.running, found))
     wrong = verify(instance, alone, accept=initial_violations(instance))
     if wrong:
         raise CertificateError(f'the hosts for job "{job}" break a rule: {wrong[0]}')
-    return Submission(job, found, None)
+    return Submission(job, found, None, unsaid)
+
+
+def _unsaid(instance: Instance, job: str) -> tuple[str, ...]:
+    """Return the named resources that other jobs ask for and this one does not, sorted."""
+
+    def asked(one: Job) -> set[str]:
+        return {name for c in one.configurations for g in c.tasks for name in g.resources}
+
+    others = {name for one in instance.jobs for name in asked(one)}
+    return tuple(sorted(others - asked(instance.job(job))))
 
 
 def _pinned(instance: Instance) -> Instance:

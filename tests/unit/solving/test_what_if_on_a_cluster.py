@@ -15,10 +15,11 @@ from alloc.result import Limits
 from alloc.solving.gang import decide_for
 from alloc.solving.placing.change_text import parse_placing_change as parse
 from alloc.solving.placing.ending import jobs_to_end
+from alloc.solving.placing.explain import explain
 from alloc.solving.placing.what_if import PlacementWhatIf, what_if
 from alloc.topology import Domain, Host, HostType, Topology
 from alloc.verification import verify
-from alloc.workload import Configuration, Job, PlacementRules, TaskGroup
+from alloc.workload import Configuration, Job, PlacementRules, Spread, TaskGroup
 
 LIMITS = Limits(seconds=20.0)
 
@@ -114,6 +115,39 @@ def test_the_jobs_that_have_to_end_are_a_smallest_set_in_itself(seed: int) -> No
         assert not any(starts(frozenset(found) - {name}) for name in found)
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_more_jobs_that_end_never_hurt(seed: int) -> None:
+    """By enumeration, with affinities, spreads, broken rules, and quotas with borrowing."""
+    rng = random.Random(seed)
+    drawn_ = drawn(seed)
+    tenants = (Tenant("team", 2000, "all", 3000), Tenant("other", 4000, "all"))
+    jobs = tuple(
+        job.replace(
+            tenant=rng.choice((None, "team", "other")),
+            placement=PlacementRules(
+                required=job.placement.required,
+                spread=(Spread("host", rng.randint(1, 3)),) if rng.random() < 0.5 else (),
+            ),
+        )
+        for job in drawn_.jobs
+    )
+    names = [job.id for job in jobs]
+    rules = tuple(
+        Affinity(kind, "rack", tuple(rng.sample(names, 2))) for kind in ("together", "apart")
+    )
+    instance = drawn_.replace(jobs=jobs, tenants=tenants, affinities=rules)
+    running = {a.job for a in instance.running}
+    for waiting in [job.id for job in instance.jobs if job.id not in running]:
+        able = set()
+        for n in range(len(running) + 1):
+            for gone in map(frozenset, combinations(sorted(running), n)):
+                left = tuple(a for a in instance.running if a.job not in gone)
+                if decide_for(instance.replace(running=left), waiting).assignment is not None:
+                    able.add(gone)
+                else:
+                    assert not any(gone - {one} in able for one in gone)
+
+
 @pytest.mark.parametrize("seed", [2, *(pytest.param(k, marks=pytest.mark.long) for k in (4, 5, 6))])
 def test_every_answer_keeps_every_rule_and_less_is_never_more(seed: int) -> None:
     instance = drawn(seed)
@@ -151,6 +185,101 @@ def test_nothing_starts_on_cordoned_hosts_and_what_runs_there_stays() -> None:
     assert stands.pop("a") == {"h0"}
     assert not {"h0", "h1"} & set().union(*stands.values())
     assert "big" not in stands
+
+
+@pytest.mark.parametrize(
+    "texts", [("cordon:h0", "end:a"), ("end:a", "cordon:h0"), ("cordon:h0", "lose:h1", "end:a")]
+)
+def test_what_ends_on_a_cordoned_host_leaves_no_room(texts: tuple[str, ...]) -> None:
+    found = what_if(crowded(), [*map(parse, texts), parse("submit:new=2x4")], limits=LIMITS)
+    assert found.after is not None
+    assert found.after.allocation is not None
+    stands = {t.host for a in found.after.allocation.assignments for t in a.tasks}
+    assert "h0" not in stands
+
+
+def test_no_cure_counts_on_room_that_a_cordoned_host_does_not_give() -> None:
+    """`big` takes a whole rack: once `b` ends its own; the end of `a`, or its move, is no cure."""
+    found = what_if(
+        crowded(), [parse("cordon:h0"), parse("submit:new=2x4,level=rack")], limits=LIMITS
+    )
+    (waits,) = found.submissions
+    assert waits.explanation is not None
+    sentences = [cure.sentence for cure in waits.explanation.relaxations]
+    assert "it can start once job b ends" in sentences
+    assert not any("job a" in sentence for sentence in sentences)
+
+
+def test_what_moves_off_a_drained_host_leaves_cordoned_ones_alone() -> None:
+    found = what_if(crowded(), [parse("cordon:h1"), parse("drain:h0")], limits=LIMITS)
+    assert found.after is not None
+    (a,) = (a for a in found.after.instance.running if a.job == "a")
+    assert {task.host for task in a.tasks} <= {"h2", "h3"}
+    ended = [parse("end:b"), parse("submit:wide=2x3")]
+    running = (on("wide", h0=1, h2=1),)
+    jobs = (gang("wide", 2, 3), gang("small", 1, 1))
+    wide = Instance("wide", racks(), jobs, running=running)
+    with pytest.raises(InstanceError, match="drain first, and cordon then"):
+        what_if(wide, [parse("cordon:r1"), parse("drain:h0"), *ended], limits=LIMITS)
+    together = what_if(wide, [parse("cordon:h0"), parse("drain:h0")], limits=LIMITS)
+    assert together.after is not None
+
+
+def test_full_hosts_of_jobs_that_stay_may_be_closed_and_the_cure_says_so() -> None:
+    """Of a snapshot nobody can tell them from draining nodes."""
+    kind = HostType("server", 4, "h100")
+    hosts = (Host("h0", "server"), Host("h1", "server"))
+    jobs = (gang0("x", preemptible=False), gang0("y"), gang0("new"))
+    running = (on("x", h0=1), on("y", h1=1))
+    full = Instance("full", Topology("two", (kind,), hosts), jobs, running=running)
+
+    def cures(instance: Instance) -> list[str]:
+        explanation = explain(instance, "new")
+        assert explanation is not None
+        return [cure.sentence for cure in explanation.relaxations]
+
+    assert cures(full) == ["it can start once job y ends"]
+    stays = full.replace(jobs=(jobs[0], gang0("y", preemptible=False), jobs[2]))
+    assert cures(stays) == ["it can start once job x ends, if h0 takes new jobs then"]
+
+
+def gang0(name: str, **more: object) -> Job:
+    """Return a job that asks for four GPUs and nothing else."""
+    configuration = Configuration((TaskGroup("worker", 1, 4000),), 1.0)
+    return Job(name, 0.0, 1.0, (configuration,), elasticity="rigid", **more)  # type: ignore[arg-type]
+
+
+def test_quotas_are_cut_to_the_cluster_only_while_it_is_small() -> None:
+    large = crowded().replace(tenants=(Tenant("team", 16_000),))
+    texts = ("lose:r1", "hosts:server@r0=+2")
+    found = what_if(large, [*map(parse, texts)], limits=LIMITS)
+    assert found.after is not None
+    assert found.after.instance.tenants == large.tenants
+    asked = [*map(parse, ("lose:r0", "lose:h2", "hosts:server@r1=+1"))]
+    with pytest.raises(InstanceError, match='job "big" fits nowhere; name hosts before'):
+        what_if(crowded(), asked, limits=LIMITS)
+
+
+def test_a_job_that_ended_is_not_counted_though_a_rule_names_it() -> None:
+    rule = Affinity("together", "rack", ("a", "small"))
+    texts = ("end:a", "hosts:server@r0=+1")
+    found = what_if(crowded().replace(affinities=(rule,)), [*map(parse, texts)], limits=LIMITS)
+    assert found.after is not None
+    assert found.after.waiting == {"big", "c", "small"}
+
+
+def test_rules_that_a_size_does_not_say_are_named() -> None:
+    """Quotas and marks of nodes in a snapshot are named resources."""
+    more = {"quota:team:h100:gpu": 4}
+    way = Configuration((TaskGroup("worker", 2, 1000, resources={"quota:team:h100:gpu": 2}),), 1.0)
+    jobs = (Job("x", 0.0, 1.0, (way,), elasticity="rigid"),)
+    base = Instance("marked", racks().replace(resources=more), jobs)
+    (size,) = submitted("submit:new=1x1", base).submissions
+    assert size.unsaid == ("quota:team:h100:gpu",)
+    (like,) = submitted("submit:new=like:x", base).submissions
+    assert like.unsaid == ()
+    with pytest.raises(InstanceError, match="by its size, so of a job like it no size can be"):
+        submitted("submit:new=4x1,like:x", base)
 
 
 def test_drained_hosts_are_empty_and_all_that_ran_runs() -> None:
@@ -250,6 +379,7 @@ def test_a_larger_quota_lets_a_job_start() -> None:
         ("submit:new=8", '"8" is no part of a job'),
         ("submit:new=0x8", "asks for nothing"),
         ("submit:new=2x0", "asks for nothing"),
+        ("submit:new=2x0,cpu=0", "asks for nothing"),
         ("submit:new=2x8,levl=rack", 'did you mean "level"'),
         ("submit:new=2x8,level=rack,level=rack", "says level twice"),
         ("submit:new=level=rack", "says no size"),
