@@ -199,15 +199,23 @@ def test_what_ends_on_a_cordoned_host_leaves_no_room(texts: tuple[str, ...]) -> 
 
 
 def test_no_cure_counts_on_room_that_a_cordoned_host_does_not_give() -> None:
-    """`big` takes a whole rack: once `b` ends its own; the end of `a`, or its move, is no cure."""
-    found = what_if(
-        crowded(), [parse("cordon:h0"), parse("submit:new=2x4,level=rack")], limits=LIMITS
-    )
-    (waits,) = found.submissions
-    assert waits.explanation is not None
-    sentences = [cure.sentence for cure in waits.explanation.relaxations]
-    assert "it can start once job b ends" in sentences
-    assert not any("job a" in sentence for sentence in sentences)
+    """Were h0 open, the end of `x` would do, and so would its move to the other two hosts."""
+    jobs = (gang("x", 2, 2), *(gang(name, 1, 2, preemptible=False) for name in "yz"))
+    running = (on("x", h0=2), on("y", h1=1), on("z", h2=1))
+    hosts = tuple(Host(f"h{k}", "server") for k in range(3))
+    flat = Topology("flat", (HostType("server", 4, "h100", 8_000, 1_000),), hosts)
+    instance = Instance("cordoned", flat, jobs, running=running)
+
+    def cures(*texts: str) -> list[str]:
+        (waits,) = what_if(instance, [*map(parse, texts)], limits=LIMITS).submissions
+        assert waits.explanation is not None
+        return [cure.sentence for cure in waits.explanation.relaxations]
+
+    assert "moving job x frees it, 2 tasks" in cures("submit:new=1x4")
+    ends = [c for c in cures("cordon:h0", "submit:new=1x4") if "job" in c]
+    assert ends == ["it can start once job y ends"]
+    ends = [c for c in cures("cordon:h0", "submit:new=2x4") if "job" in c]
+    assert ends == ["it can start once jobs z, y end"]
 
 
 def test_what_moves_off_a_drained_host_leaves_cordoned_ones_alone() -> None:
