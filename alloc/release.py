@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 DISTRIBUTION = "gpu-allocation"
 """Name of the package for pip. On the public package index `alloc` is another project."""
 
 
+@cache
 def alloc_version() -> str:
-    """Return the version of alloc: of the installed package, else of the checkout around it."""
+    """Return the version of alloc: of the installed package, else of the checkout around it.
+
+    It is read once in a process.
+    """
     from importlib.metadata import PackageNotFoundError, version
 
     try:

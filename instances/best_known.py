@@ -79,17 +79,26 @@ class BestKnown(BaseModel):
         """
         return next((better for _, better in self.better_than([entry])), entry)
 
-    def with_known(self, entry: Known) -> BestKnown:
+    def with_known(self, entry: Known, shipped: Known | None = None) -> BestKnown:
         """Return these with what is known of an instance now.
 
         Parameters
         ----------
         entry
             What is known.
+        shipped
+            What comes with alloc: what is the same there is not kept here, since it is nobody's
+            own and may be corrected there. None: all is kept.
         """
         fields = {name: getattr(entry, name) for name in Known.model_fields}
-        others = (known for known in self.entries if known.id != entry.id)
-        return BestKnown(entries=(*others, Known.model_construct(**fields)))
+        for side in ("lower", "upper"):
+            if shipped is not None and fields[side] == getattr(shipped, side):
+                fields[side] = None
+        # Once more, of what is left of both: whether they meet.
+        kept = Known.model_construct(**fields).tightened(None, None)
+        others = tuple(known for known in self.entries if known.id != entry.id)
+        own = (kept,) if shipped is None or (kept.lower or kept.upper) else ()
+        return BestKnown(entries=(*others, *own))
 
 
 def read_best_known(path: str | PathLike[str]) -> BestKnown:

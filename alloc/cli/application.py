@@ -22,7 +22,7 @@ from alloc.cli.demo import demo_command
 from alloc.cli.door import ErrorHandlingGroup
 from alloc.cli.forecasting import forecast_command
 from alloc.cli.placing import defrag_command, explain_command, place_command
-from alloc.cli.planning import plan_command, what_if_command
+from alloc.cli.planning import plan_command
 from alloc.cli.planning_template import PlanCommand
 from alloc.cli.ranks import ranks_command
 from alloc.cli.simulating import simulate_command
@@ -30,6 +30,7 @@ from alloc.cli.sizing import operate_command, plan_quotas_command, size_inferenc
 from alloc.cli.solving import solve_command
 from alloc.cli.verifying import verify_command
 from alloc.cli.versions import versions_command
+from alloc.cli.what_if import what_if_command
 
 app = typer.Typer(
     name="alloc",

@@ -212,9 +212,11 @@ def _record(better: "dict[str, Entry]", path: Path | None) -> None:
     if not better:
         say("nothing is better than what is known.")
         return
+    from alloc.instances import entry as shipped
+
     known = _own(path)  # again: somebody may have kept something since
     for entry in better.values():
-        known = known.with_known(known.over(entry))
+        known = known.with_known(known.over(entry), shipped(entry.id))
     place = path or best_known_path()
     write_best_known(known, place)
     say(f"{place}: better now: {', '.join(better)}.")
@@ -375,7 +377,7 @@ def submit_command(
     from alloc.instances.best_known import best_known_path, write_best_known
 
     place = best_known or best_known_path()
-    write_best_known(known.with_known(after), place)
+    write_best_known(known.with_known(after, entry), place)
     old = "none was known" if before.best is None else f"before: {before.best.value:.10g}{unit}"
     show(f"feasible: {value:.10g}{unit} is the best known value of {entry.id} ({old}).")
     say(f"{place}: written.")

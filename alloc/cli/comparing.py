@@ -105,7 +105,8 @@ def compare_command(
         require_page(report)
     cluster = read_cluster(topology, host_type)
     problems = [read_instance(reference, cluster) for reference in expanded(instances)]
-    from alloc.comparison import Entry, compare
+    from alloc.comparison import compare
+    from alloc.comparison.experiment import distinct_entries
 
     names = scheduler_list(schedulers)
     require_errors_seen(knowledge, work_error, speed_error)
@@ -113,7 +114,7 @@ def compare_command(
         names = _told_enough(names, knowledge)
     else:
         # A misspelled name is refused before anything is said.
-        made = [Entry.of(name).build() for name in names]
+        made = [entry.build() for entry in distinct_entries(names)]
         if seeds > 1 and not (work_error or speed_error):
             _require_chance(made, seeds)
     if not quiet:

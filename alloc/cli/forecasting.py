@@ -302,7 +302,9 @@ def parse_numbers(pairs: list[str], option: str) -> dict[str, float]:
         try:
             found[name] = float(text)
         except ValueError:
-            raise InstanceError(f'{option} {name}: "{text}" is not a number.') from None
+            raise InstanceError(
+                f'{option} {name}: "{text}" is not a number; write {option} {name}=2.'
+            ) from None
     return found
 
 

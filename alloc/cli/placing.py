@@ -185,7 +185,9 @@ def explain_command(
     host_type: HostTypeOption = None,
     moves: Annotated[
         bool,
-        typer.Option("--moves/--no-moves", help="Also look for moves of running jobs that help."),
+        typer.Option(
+            "--moves/--no-moves", help="Also look for running jobs that have to move or to end."
+        ),
     ] = True,
     time_limit: options.TotalTimeLimitOption = 10.0,
     json: options.JsonOption = False,

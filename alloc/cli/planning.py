@@ -1,4 +1,4 @@
-"""``alloc plan`` and ``alloc what-if``."""
+"""``alloc plan``, and what ``alloc what-if`` shares with it."""
 
 from contextlib import nullcontext
 from pathlib import Path
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from alloc.certificate import Certificate
-    from alloc.planning.changes import Change
-    from alloc.planning.differences import WhatIf
     from alloc.planning.replay import ReplaySettings
     from alloc.planning.report import PlanReport
     from alloc.problems.allocation.instance import Instance
@@ -71,41 +69,8 @@ JobsOption = Annotated[
         show_default=False,
     ),
 ]
-_ITERATIONS, _JOBS = 5, 1000
+ITERATIONS, _JOBS = 5, 1000
 """Iterations of planning and replaying, and jobs of a replication, unless asked otherwise."""
-
-
-def _list_changes(wanted: bool) -> None:
-    """List what a change can be, and stop: no problem has to be named for that."""
-    if not wanted:
-        return
-    from alloc.cli.tables import table
-    from alloc.planning.change_text import GRAMMAR
-
-    team = ("team=FILE", "classes of jobs that join: a JSON object of classes and jobs_per_hour")
-    show(table(("change", "meaning"), [*GRAMMAR, team]))
-    raise typer.Exit
-
-
-def _change(text: str) -> "Change":
-    """Return the change that a text means; a team is read from its file."""
-    from alloc.planning.change_text import parse_change, read_change
-
-    path = text.removeprefix("team=")
-    if path == text:
-        return parse_change(text)
-    from alloc.documents.files import read_bytes
-    from alloc.documents.parsing import describe, parse_file
-
-    team = parse_file(read_bytes(path), path, path)
-    if not isinstance(team, dict):
-        raise InstanceError(
-            f"{path}: is {describe(team)}; a team is a JSON object of classes and jobs_per_hour."
-        )
-    try:
-        return read_change({**team, "change": "team"})
-    except InstanceError as error:
-        raise InstanceError(f"{path}: {error}") from None
 
 
 def plan_command(
@@ -161,7 +126,7 @@ def plan_command(
     Exit code 3 if no plan can serve the forecast; the cheapest repair is printed. With --replay: 5
     if the goals did not hold in any iteration, or not in the later weeks.
     """
-    _require_replay(
+    require_replay(
         replay, {"--scheduler": scheduler, "--iterations": iterations, "--replay-jobs": replay_jobs}
     )
     require_writable(output)
@@ -174,7 +139,7 @@ def plan_command(
         from alloc.planning.later_weeks import require_classes
 
         require_classes(asked, weeks)
-    limits = _limits(time_limit, gap, seed, workers)
+    limits = limits_of(time_limit, gap, seed, workers)
     if pareto is not None:
         if replay or report is not None or held_out is not None:
             raise typer.BadParameter(
@@ -185,13 +150,13 @@ def plan_command(
     from alloc.planning.documents import encode_report
     from alloc.planning.report import plan
 
-    replayed = _replay(scheduler, replay_jobs, seed, workers) if replay else None
-    with progress(f"planning {asked.name}", quiet) as watch, _workers(parallel, workers):
+    replayed = replay_of(scheduler, replay_jobs, seed, workers) if replay else None
+    with progress(f"planning {asked.name}", quiet) as watch, workers_of(parallel, workers):
         found = plan(
             asked,
             limits=limits,
             replay=replayed,
-            max_iterations=iterations or _ITERATIONS,
+            max_iterations=iterations or ITERATIONS,
             held_out=() if unseen is None else unseen.scenarios,
             progress=watch,
         )
@@ -203,7 +168,7 @@ def plan_command(
 
         later = replay_later_weeks(found.certified_problem, found.result.solution, weeks, replayed)
         document["later_weeks"] = encode_later_weeks(later)
-    _save_json(document, output)
+    save_json(document, output)
     if report is not None:
         from alloc.report.planning import write_plan_report
 
@@ -214,8 +179,8 @@ def plan_command(
         from alloc.cli.planning_tables import plan_tables
 
         show(*plan_tables(found, document, later))
-    _say_outcome(found)
-    code = _code(found)
+    say_outcome(found)
+    code = code_of_report(found)
     if later is not None and not later.holds:
         say(f"later weeks: {later.sentence}")
         return ExitCode.MISSED if code is ExitCode.SOLVED else code
@@ -247,110 +212,6 @@ def _read_held_out(
             f"--held-out {path} holds jobs, and they can only be simulated: add --replay"
         )
     return None, found
-
-
-def what_if_command(
-    problem: ProblemArgument,
-    changes: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="CHANGE...",
-            help="Changes to apply, for example demand=+20%; `alloc what-if --changes` lists all.",
-            show_default=False,
-        ),
-    ] = None,
-    list_changes: Annotated[
-        bool,
-        typer.Option(
-            "--changes",
-            help="List what a change can be, and stop.",
-            callback=_list_changes,
-            is_eager=True,
-        ),
-    ] = False,
-    each: Annotated[
-        bool, typer.Option("--each", help="Make each change by itself, not all together.")
-    ] = False,
-    replay: ReplayOption = False,
-    scheduler: SchedulerOption = None,
-    other_scheduler: Annotated[
-        str | None,
-        typer.Option(
-            help="Another scheduler for the changed plan; with --replay.",
-            metavar="NAME",
-            autocompletion=complete_scheduler,
-            show_default=False,
-        ),
-    ] = None,
-    iterations: IterationsOption = None,
-    replay_jobs: JobsOption = None,
-    time_limit: options.TimeLimitOption = 60.0,
-    gap: options.GapOption = 0.001,
-    seed: options.SeedOption = 0,
-    workers: options.WorkersOption = 1,
-    parallel: options.ParallelOption = None,
-    output: options.OutputOption = None,
-    json: options.JsonOption = False,
-    quiet: options.QuietOption = False,
-) -> ExitCode:
-    """Plan a changed problem and compare it with the base: what if a rack is lost, a team joins?
-
-    The difference in cost is given with the range that is proved. Exit codes are those of `alloc
-    plan`, for the changed problem; of several the worst.
-    """
-    _require_replay(
-        replay,
-        {
-            "--scheduler": scheduler,
-            "--other-scheduler": other_scheduler,
-            "--iterations": iterations,
-            "--replay-jobs": replay_jobs,
-        },
-    )
-    require_writable(output)
-    asked = read_planning_problem(problem)
-    parsed = [_change(text) for text in changes or []]
-    from alloc.planning.differences import what_if
-    from alloc.planning.documents import encode_what_if
-
-    limits = _limits(time_limit, gap, seed, workers)
-    replayed = _replay(scheduler, replay_jobs, seed, workers) if replay else None
-    other = None
-    if other_scheduler is not None:
-        other = _replay(other_scheduler, replay_jobs, seed, workers)
-    together = [[change] for change in parsed] if each and len(parsed) > 1 else [parsed]
-    found: list[WhatIf] = []
-    with progress(f"what if, {asked.name}", quiet) as watch, _workers(parallel, workers):
-        for wanted in together:
-            found.append(
-                what_if(
-                    asked,
-                    wanted,
-                    base=found[0].base if found else None,
-                    limits=limits,
-                    replay=replayed,
-                    changed_replay=other,
-                    max_iterations=iterations or _ITERATIONS,
-                    progress=watch,
-                )
-            )
-            if found[-1].changed.interrupted:
-                break
-    documents = [encode_what_if(one) for one in found]
-    document: Any = documents if each else documents[0]
-    _save_json(document, output)
-    if json:
-        print_json(document)
-    else:
-        from alloc.cli.planning_tables import what_if_tables
-
-        for one, shown in zip(found, documents, strict=True):
-            show(*what_if_tables(one, shown))
-    for one in found:
-        _say_outcome(one.changed)
-    if len(found) < len(together):
-        say(f"interrupted: {len(together) - len(found)} of {len(together)} what-ifs left out.")
-    return worst_code(_code(one.changed) for one in found)
 
 
 def _write_template(problem: "PlanningProblem", reference: str, path: Path) -> ExitCode:
@@ -392,7 +253,7 @@ def _front(
     with progress(f"planning {problem.name}", quiet) as watch:
         front = pareto(problem, axis, points=points, limits=limits, progress=watch)  # type: ignore[arg-type]
     document = encode_front(front)
-    _save_json(document, output)
+    save_json(document, output)
     if json:
         print_json(document)
     else:
@@ -407,7 +268,7 @@ def _front(
     return worst_code(code_of_certificate(result.certificate) for result in results)
 
 
-def _workers(parallel: str | None, count: int) -> "AbstractContextManager[Any]":
+def workers_of(parallel: str | None, count: int) -> "AbstractContextManager[Any]":
     """Open the workers that a plan and its replays are to use.
 
     Raises
@@ -424,19 +285,21 @@ def _workers(parallel: str | None, count: int) -> "AbstractContextManager[Any]":
     return workers(parallel, count)
 
 
-def _limits(time_limit: float, gap: float, seed: int, workers: int) -> "Limits":
+def limits_of(time_limit: float, gap: float, seed: int, workers: int) -> "Limits":
+    """Return the limits that options give."""
     from alloc.result import Limits
 
     return Limits(time_limit, gap, seed, workers)
 
 
-def _replay(scheduler: str | None, jobs: int | None, seed: int, workers: int) -> "ReplaySettings":
+def replay_of(scheduler: str | None, jobs: int | None, seed: int, workers: int) -> "ReplaySettings":
+    """Return what the options of a replay give."""
     from alloc.planning.replay import ReplaySettings
 
     return ReplaySettings(scheduler or "fifo", jobs=jobs or _JOBS, seed=seed, workers=workers)
 
 
-def _require_replay(replay: bool, given: "dict[str, str | int | None]") -> None:
+def require_replay(replay: bool, given: "dict[str, str | int | None]") -> None:
     """Refuse options of a replay where there is none: the plan would say nothing about them."""
     named = [option for option, value in given.items() if value is not None]
     if named and not replay:
@@ -446,7 +309,8 @@ def _require_replay(replay: bool, given: "dict[str, str | int | None]") -> None:
         )
 
 
-def _save_json(document: Any, output: Path | None) -> None:
+def save_json(document: Any, output: Path | None) -> None:
+    """Write the JSON document of a command to a file, if one was named."""
     if output is None:
         return
     import json
@@ -457,7 +321,7 @@ def _save_json(document: Any, output: Path | None) -> None:
     save(lambda path: write_text(path, text), output)
 
 
-def _say_outcome(found: "PlanReport") -> None:
+def say_outcome(found: "PlanReport") -> None:
     """Say what went wrong and how it could be cured."""
     _say_conflict(found.result)
     if found.replayed is not None and found.replayed.outcome not in ("holds", "no plan"):
@@ -490,7 +354,8 @@ def _say_conflict(result: "Result[Plan]") -> None:
     say_stopped(result.certificate)
 
 
-def _code(found: "PlanReport") -> ExitCode:
+def code_of_report(found: "PlanReport") -> ExitCode:
+    """Return the exit code of a plan, and of its replay."""
     if found.interrupted:
         return ExitCode.INTERRUPTED
     code = code_of_certificate(found.result.certificate)

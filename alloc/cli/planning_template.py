@@ -1,5 +1,6 @@
 """``alloc plan init``: from a history and a price sheet to a planning problem to edit."""
 
+import math
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -165,6 +166,10 @@ def plan_init_command(
     from alloc.planning.prices import read_price_sheet
 
     wanted = parse_goals(goal or [])
+    speeds = parse_numbers(speed or [], "--speed")
+    for name, number in speeds.items():
+        if not 0 < number < math.inf:
+            raise InstanceError(f"--speed {name}: is {number:g}; it must be more than 0.")
     sheet = read_price_sheet(prices, columns=parse_columns(price_map or []), currency=currency)
     for note in sheet.notes:
         say(note)
@@ -178,7 +183,7 @@ def plan_init_command(
             output.name.partition(".")[0],
             jobs,
             sheet,
-            speeds=parse_numbers(speed or [], "--speed"),
+            speeds=speeds,
             goals=wanted,
             num_quarters=quarters,
             growth=growth,

@@ -11,6 +11,7 @@ import typer
 from alloc.cli import completion, options
 from alloc.cli.policies import PlotOption
 from alloc.cli.training_run import (
+    OWN,
     Begun,
     FolderOption,
     MinutesOption,
@@ -43,7 +44,7 @@ def _timed(command: str, default: float) -> Callable[[Begin], Begin]:
             output: FolderOption,
             minutes: MinutesOption = default,
             seed: options.SeedOption = 0,
-            name: NameOption = command,
+            name: NameOption = f"{OWN}{command}",
             plot: PlotOption = None,
             json: options.JsonOption = False,
             quiet: options.QuietOption = False,
@@ -92,7 +93,7 @@ def window_policy(
         ),
     ] = "released",
     seed: options.SeedOption = 0,
-    name: NameOption = "window-policy",
+    name: NameOption = f"{OWN}window-policy",
     plot: PlotOption = None,
     json: options.JsonOption = False,
     quiet: options.QuietOption = False,
@@ -159,7 +160,7 @@ def dl2(
             "be repeated.",
         ),
     ] = None,
-    name: NameOption = "dl2",
+    name: NameOption = f"{OWN}dl2",
     plot: PlotOption = None,
     json: options.JsonOption = False,
     quiet: options.QuietOption = False,

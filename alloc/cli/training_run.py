@@ -36,6 +36,9 @@ FolderOption = Annotated[
         show_default=False,
     ),
 ]
+OWN = "my-"
+"""Before the default name of a policy: without it, it would be that of a policy of alloc, beside
+which nobody could run it."""
 NameOption = Annotated[str, typer.Option(metavar="NAME", help=f"{options.NAME} Of the policy.")]
 
 

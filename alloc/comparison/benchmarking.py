@@ -75,7 +75,10 @@ class Contender:
         if self.is_scheduler:
             return entry.formulation == "malleable"
         family = FAMILIES[entry.formulation]
-        return self.name in family.methods or self.name in _backends_of(family.models)
+        if self.name in family.methods:
+            return True
+        # The models of jobs over time are of slots.
+        return not _is_continuous(entry) and self.name in _backends_of(family.models)
 
     @cached_property
     def _places(self) -> bool:
@@ -87,6 +90,15 @@ class Contender:
     def options(self) -> Mapping[str, Any]:
         """What a scheduler's decisions depend on beside its name, as the content of its file."""
         return SchedulerEntry.of(self.name).key_options if self.is_scheduler else {}
+
+
+def _is_continuous(entry: Entry) -> bool:
+    """Return whether an entry is of jobs over time without slots."""
+    return entry.formulation == "malleable" and "slots" not in entry.size
+
+
+def _asked(entry: Entry) -> str:
+    return f"{entry.formulation}{' in continuous time' if _is_continuous(entry) else ''}"
 
 
 def _backends_of(models: Sequence[str]) -> tuple[str, ...]:
@@ -431,7 +443,7 @@ def bench(
     ]
     if not runs:
         names = ", ".join(contender.name for contender in contenders)
-        kinds = ", ".join(dict.fromkeys(entry.formulation for entry in entries))
+        kinds = ", ".join(dict.fromkeys(map(_asked, entries)))
         raise InstanceError(f"none of {names} answers problems of {kinds}; name others.")
     with Store(store) as kept:
         known = kept.get([run.key for run in runs])

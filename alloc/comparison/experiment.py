@@ -154,7 +154,7 @@ def compare(
         time_limit_s,
     )
     chosen = _distinct_instances(instances)
-    entries = _distinct_entries(schedulers)
+    entries = distinct_entries(schedulers)
     numbers = _distinct_seeds(seeds)
     # Refused here, and not row by row after all else has run.
     for entry in entries:
@@ -166,13 +166,25 @@ def compare(
         for seed in numbers
     ]
     opened = nullcontext(store) if isinstance(store, Store) else closing(Store(store))
-    with opened as kept, workers(parallel, jobs, chosen) as crew, worker_deaths("compare"):
-        experiment = _register(kept, chosen, entries, cells, settings)
-        run = _Run(kept, crew, progress, resume, len(chosen) + len(cells))
-        # The solves come last: each begins from the best schedule of its instance.
-        outcomes = run.cells(cells)
-        bounds = run.bounds(chosen, settings, cells, outcomes)
-        return Comparison(experiment, {i.fingerprint: i for i in chosen}, bounds, outcomes)
+    with opened as kept:
+        if resume and _is_done(kept, chosen, cells, settings):
+            parallel, jobs = None, 1  # no cluster starts for nothing
+        with workers(parallel, jobs, chosen) as crew, worker_deaths("compare"):
+            experiment = _register(kept, chosen, entries, cells, settings)
+            run = _Run(kept, crew, progress, resume, len(chosen) + len(cells))
+            # The solves come last: each begins from the best schedule of its instance.
+            outcomes = run.cells(cells)
+            bounds = run.bounds(chosen, settings, cells, outcomes)
+            return Comparison(experiment, {i.fingerprint: i for i in chosen}, bounds, outcomes)
+
+
+def _is_done(
+    store: Store, instances: Sequence[Instance], cells: Sequence[Cell], settings: Settings
+) -> bool:
+    """Return whether the store has every cell and every bound of an experiment."""
+    keys = {*(cell.key for cell in cells), *(bound_key(i, settings) for i in instances)}
+    stored = store.get(list(keys))
+    return all(key in stored and stored[key].ok for key in keys)
 
 
 class _Run:
@@ -308,9 +320,21 @@ def _distinct_instances(instances: Iterable[Instance]) -> list[Instance]:
     return list(chosen.values())
 
 
-def _distinct_entries(
+def distinct_entries(
     schedulers: Iterable[str | Entry | Scheduler | Callable[..., Any]],
 ) -> list[Entry]:
+    """Return schedulers as entries of a comparison, each of a name of its own.
+
+    Parameters
+    ----------
+    schedulers
+        Names, entries, schedulers, or functions.
+
+    Raises
+    ------
+    InstanceError
+        If there is none, one is unknown or given twice, or its name is taken.
+    """
     entries: dict[str, Entry] = {}
     for value in schedulers:
         entry = Entry.of(value)

@@ -394,8 +394,12 @@ class _Sheet:
         key = {"purchase": "service", "reserved": "term"}.get(terms)
         if key is None:
             return default
-        quarters = self._quarters(row, key) if self._text(row, key) else 0
-        if quarters:
+        if self._text(row, key):
+            quarters = self._quarters(row, key)
+            if not quarters:
+                self._fail(
+                    row, f"{self.columns[key].name} is 0; give the time above 0, or nothing."
+                )
             return quarters
         if key == "service":
             self._assume(f"Bought hosts live {default // 4} years, for the sheet says nothing.")

@@ -87,6 +87,8 @@ def duration_s(text: str, column: str, unit_s: float) -> float:
         days, hours, minutes, seconds = found.groups(default="0")
         if int(minutes) > 59 or float(seconds) >= 60:
             raise UnreadableRowError(f"{column} has more than 59 minutes or seconds")
+        if found[1] is not None and int(hours) > 23:
+            raise UnreadableRowError(f"{column} has more than 23 hours beside its days")
         return int(days) * 86400 + int(hours) * 3600 + int(minutes) * 60 + float(seconds)
     if found := _DAYS_AND_HOURS.fullmatch(text):
         days, hours, minutes = found.groups(default="0")

@@ -28,6 +28,8 @@ _MAX_LINES = 5_000_000
 # Unix time in milliseconds is within, in microseconds beyond; differences stay exact.
 _LATEST_S = 1e13
 _CHUNK = 2**20
+_HEAD = 4096
+"""Bytes by which text is told from what is none."""
 _GZIP_MAGIC = b"\x1f\x8b"
 
 DELIMITERS = (",", "\t", "|", ";")
@@ -213,6 +215,7 @@ def find_delimiter(path: str | PathLike[str]) -> str:
     """
     path = Path(path)
     with _naming(path):
+        _require_text(path)
         _, text = next(_lines(path), (0, ""))
     bare = re.sub(r'"[^"]*"', "", text)
     return max(DELIMITERS, key=bare.count)
@@ -249,6 +252,20 @@ def open_bytes(path: Path) -> IO[bytes]:
     with path.open("rb") as file:
         packed = file.read(len(_GZIP_MAGIC)) == _GZIP_MAGIC
     return cast(IO[bytes], gzip.open(path)) if packed else path.open("rb")
+
+
+_OTHER_TEXT = (b"\xff\xfe", b"\xfe\xff")
+"""Byte order marks of UTF-16, which spreadsheets write as "Unicode text"."""
+
+
+def _require_text(path: Path) -> None:
+    """Refuse what is no table in UTF-8 at its first bytes, and not column by column."""
+    with open_bytes(path) as file:
+        head = file.read(_HEAD)
+    if head.startswith(_OTHER_TEXT):
+        raise InstanceError(f"{path}: is text in UTF-16; save it as CSV in UTF-8.")
+    if b"\0" in head:
+        raise InstanceError(f"{path}: is no text; give the table as CSV in UTF-8, or as Parquet.")
 
 
 def _open(path: Path) -> IO[str]:

@@ -183,6 +183,11 @@ def detect_format(text: TopologyText) -> TopologyFormat:
             f"{text.file}: could be {' or '.join(known.kind for known in found)}; say which with "
             "format."
         )
+    if not text.text.strip():
+        raise InstanceError(f"{text.file}: is empty; give a topology file.")
+    if text.text.lstrip().startswith(("{", "[")):
+        # JSON that is none is of no format, and says where it ends or is wrong.
+        _ = text.json
     raise InstanceError(
         f"{text.file}: its topology format is not recognised; name it, one of "
         f"{', '.join(_readable())}."

@@ -19,7 +19,14 @@ from alloc.problems.allocation.migration import Migration
 from alloc.problems.allocation.solution import Allocation, Assignment, Solution
 from alloc.result import Limits, Result
 from alloc.solving.placing.migration import order_moves
-from alloc.solving.placing.standing import jobs_concerned, keeping_size, leave_broken, only
+from alloc.solving.placing.standing import (
+    jobs_concerned,
+    keeping_size,
+    leave_broken,
+    misfit_of,
+    only,
+    quota_within,
+)
 from alloc.solving.solver import solve
 from alloc.topology import Topology, hosts_in
 from alloc.verification import Violation, initial_violations, verify
@@ -185,7 +192,7 @@ def drain(
         If no job runs, a place is unknown, nothing would be left, or a job on it may not move.
     """
     search = _Search(backend, limits, progress)
-    leaving = _hosts_of(instance, places)
+    leaving = hosts_of(instance, places)
     stranded = 0
     kept: list[Assignment] = []
     for a in instance.running:
@@ -204,9 +211,17 @@ def drain(
             "may move; raise the budget or drain less."
         )
     whole = _what_runs(instance, move_budget)
+    rest = without_hosts(whole.topology, leaving)
+    for job in whole.jobs:
+        if (reason := misfit_of(rest, job.configurations)) is not None:
+            raise InstanceError(
+                f'{", ".join(places)}: job "{job.id}" has no place on what is left ({reason}); '
+                "drain less, or wait for its end."
+            )
     problem = whole.replace(
-        topology=_without(whole.topology, leaving),
+        topology=rest,
         running=tuple(kept),
+        tenants=tuple(quota_within(tenant, rest) for tenant in whole.tenants),
         moves=Moves(None if move_budget is None else move_budget - stranded),
     )
     result = search.solve(problem, "moves")
@@ -304,8 +319,21 @@ def _emptied(problem: Instance, allocation: Allocation) -> tuple[str, ...]:
     return tuple(h.id for h in problem.topology.hosts if h.id in before - after)
 
 
-def _hosts_of(instance: Instance, places: Sequence[str]) -> set[str]:
-    """Return the ids of the hosts that some hosts and domains stand for."""
+def hosts_of(instance: Instance, places: Sequence[str]) -> set[str]:
+    """Return the ids of the hosts that some hosts and domains stand for.
+
+    Parameters
+    ----------
+    instance
+        The cluster.
+    places
+        Ids of hosts and domains.
+
+    Raises
+    ------
+    InstanceError
+        If one is unknown, or they are all hosts.
+    """
     topology = instance.topology
     domains = {domain.id for domain in topology.domains}
     leaving: set[str] = set()
@@ -327,8 +355,16 @@ def _hosts_of(instance: Instance, places: Sequence[str]) -> set[str]:
     return leaving
 
 
-def _without(topology: Topology, leaving: set[str]) -> Topology:
-    """Return the topology without some hosts."""
+def without_hosts(topology: Topology, leaving: set[str]) -> Topology:
+    """Return the topology without some hosts, and their links.
+
+    Parameters
+    ----------
+    topology
+        The cluster.
+    leaving
+        Ids of the hosts, not all of them.
+    """
     return topology.replace(
         hosts=tuple(host for host in topology.hosts if host.id not in leaving),
         links=tuple(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Collection
 
 from alloc.families import AUTO
 from alloc.objectives.placed import moved_tasks_by_role
@@ -11,6 +12,8 @@ from alloc.problems.allocation.solution import Allocation
 from alloc.result import Limits
 from alloc.solving.gang import Explanation, Relaxation, decide_for
 from alloc.solving.placing.defragmentation import Defragmentation, make_room
+from alloc.solving.placing.ending import cure_by_ending
+from alloc.solving.placing.standing import staying
 from alloc.units import MILLI
 
 
@@ -19,6 +22,7 @@ def explain(
     job_id: str,
     *,
     moves: bool = True,
+    closed: Collection[str] = (),
     backend: str = AUTO,
     limits: Limits = Limits(seconds=10.0),
 ) -> Explanation | None:
@@ -31,7 +35,10 @@ def explain(
     job_id
         The waiting job.
     moves
-        Whether to look for moves of running jobs that would let it in (a placement problem).
+        Whether to look for running jobs that would have to move (a placement problem) or to end to
+        let it in.
+    closed
+        Ids of hosts that take nothing new, and offer no more than what runs there.
     backend, limits
         What searches for them, and for how long, the whole in the time of `limits`. Reading and
         checking a placement is not cut short, which takes some seconds on ten thousand hosts.
@@ -50,10 +57,14 @@ def explain(
     left = ends - time.perf_counter()
     if left <= 0:
         return explanation
-    room = make_room(instance, job_id, backend=backend, limits=limits.replace(seconds=left))
-    if room.migration is None or not room.migration.steps:
-        return explanation
-    return explanation.with_cure(_moving(instance, room))
+    # What leaves a closed host would make room there.
+    known = staying(instance, closed)
+    room = make_room(known, job_id, backend=backend, limits=limits.replace(seconds=left))
+    if room.migration is not None and room.migration.steps:
+        explanation = explanation.with_cure(_moving(instance, room))
+    if cure := cure_by_ending(instance, job_id, ends, closed):
+        explanation = explanation.with_cure(cure)
+    return explanation
 
 
 def _moving(instance: Instance, room: Defragmentation) -> Relaxation:

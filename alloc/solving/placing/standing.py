@@ -7,8 +7,9 @@ from collections.abc import Collection, Sequence
 from itertools import combinations
 
 import numpy as np
+import numpy.typing as npt
 
-from alloc.problems.allocation.instance import Affinity, Instance, Moves, Tenant
+from alloc.problems.allocation.instance import Affinity, Instance, Moves, Tenant, misfit
 from alloc.problems.allocation.solution import Assignment
 from alloc.solving.gang import domains_held
 from alloc.solving.gang.room import OUTSIDE
@@ -179,33 +180,108 @@ def _pinned(job: Job) -> Job:
     )
 
 
+def standing_on(assignment: Assignment, hosts: Collection[str]) -> bool:
+    """Return whether tasks of a job stand on some hosts, given by id."""
+    return any(task.host in hosts for task in assignment.tasks)
+
+
+def staying(instance: Instance, hosts: Collection[str]) -> Instance:
+    """Return the problem in which what runs on some hosts may not move.
+
+    Parameters
+    ----------
+    instance
+        What runs and what waits.
+    hosts
+        Ids of the hosts.
+    """
+    there = {a.job for a in instance.running if standing_on(a, hosts)}
+    if not there:
+        return instance
+    jobs = (j.replace(preemptible=False) if j.id in there else j for j in instance.jobs)
+    return instance.replace(jobs=tuple(jobs))
+
+
+def held_on_hosts(instance: Instance) -> npt.NDArray[np.int64]:
+    """Return what running jobs hold of each host, shape (hosts, resources).
+
+    Parameters
+    ----------
+    instance
+        What runs.
+    """
+    topology = instance.topology
+    held = np.zeros_like(topology.capacity)
+    for a in instance.running:
+        groups = {g.role: g for g in instance.job(a.job).configurations[a.configuration].tasks}
+        for task in a.tasks:
+            held[topology.host_index[task.host]] += task.count * np.array(groups[task.role].demand)
+    return held
+
+
 def keeping_size(job: Job) -> Job:
     """Return a job that keeps its configuration while it runs."""
     return job.replace(elasticity="moldable") if job.elasticity == "malleable" else job
 
 
+def holding(topology: Topology, kind: HostType, row: Sequence[int], name: str) -> HostType:
+    """Return a type of hosts that offer other amounts than a known one.
+
+    Parameters
+    ----------
+    topology
+        The cluster.
+    kind
+        The known type.
+    row
+        What a host offers, on the topology's axis; of GPUs it offers whole ones.
+    name
+        Name of the type.
+    """
+    gpus, cpu, memory = row[: len(RESOURCES)]
+    return HostType(
+        name,
+        -(-gpus // MILLI),
+        kind.gpu_type or ("generic" if gpus else None),
+        cpu,
+        memory,
+        resources=topology.host_amounts(row),
+    )
+
+
+def without_room(instance: Instance, hosts: Collection[str]) -> Topology:
+    """Return the topology with some hosts as large as what runs on them.
+
+    Parameters
+    ----------
+    instance
+        What runs, in whole GPUs on these hosts.
+    hosts
+        Ids of the hosts.
+    """
+    topology = instance.topology
+    used = held_on_hosts(instance)
+    types = {kind.name: kind for kind in topology.host_types}
+    made = list(topology.hosts)
+    for h, host in enumerate(topology.hosts):
+        if host.id in hosts and (used[h] != topology.capacity[h]).any():
+            kind, mark = topology.host_type(host), f", {host.id} closed"
+            name = kind.name.removesuffix(mark) + mark
+            types[name] = holding(topology, kind, used[h].tolist(), name)
+            made[h] = dataclasses.replace(host, type=name)
+    return topology.replace(host_types=tuple(types.values()), hosts=tuple(made))
+
+
 def _grown(instance: Instance) -> Topology:
     """Return the topology with over-full hosts, and cluster, as large as what is on them."""
     topology = instance.topology
-    used = np.zeros_like(topology.capacity)
-    for a in instance.running:
-        groups = {g.role: g for g in instance.job(a.job).configurations[a.configuration].tasks}
-        for task in a.tasks:
-            used[topology.host_index[task.host]] += task.count * np.array(groups[task.role].demand)
+    used = held_on_hosts(instance)
     types = {t.name: t for t in topology.host_types}
     hosts = list(topology.hosts)
     for h in np.flatnonzero((used > topology.capacity).any(axis=1)):
         kind = topology.host_type(hosts[h])
         row = np.maximum(used[h], topology.capacity[h]).tolist()
-        gpus, cpu, memory = row[: len(RESOURCES)]
-        large = HostType(
-            f"{kind.name} with what is on {hosts[h].id}",
-            -(-gpus // MILLI),
-            kind.gpu_type or ("generic" if gpus else None),
-            cpu,
-            memory,
-            resources=topology.host_amounts(row),
-        )
+        large = holding(topology, kind, row, f"{kind.name} with what is on {hosts[h].id}")
         types[large.name] = large
         hosts[h] = dataclasses.replace(hosts[h], type=large.name)
     held = np.maximum(used.sum(axis=0), topology.totals).tolist()
@@ -234,3 +310,41 @@ def _grown_quotas(instance: Instance, cohorts: set[str]) -> tuple[Tenant, ...]:
         return dataclasses.replace(tenant, borrowing_milli=max(tenant.borrowing_milli, over))
 
     return tuple(map(grown, instance.tenants))
+
+
+def misfit_of(topology: Topology, configurations: Sequence[Configuration]) -> str | None:
+    """Return why a job can never run on a cluster in its smallest configuration, or None if it can.
+
+    Parameters
+    ----------
+    topology
+        The cluster, empty.
+    configurations
+        The ways the job can run.
+    """
+    first: str | None = None
+    for configuration in sorted(configurations, key=lambda c: c.demand):
+        if configuration.rate > 0:
+            reason = misfit(topology, configuration)
+            if reason is None:
+                return None
+            first = first or reason
+    return first
+
+
+def quota_within(tenant: Tenant, topology: Topology) -> Tenant:
+    """Return a tenant whose quota is no more than there is, as an instance wants it.
+
+    It may hold no less for that: nobody holds more than there is, nor does a cohort.
+
+    Parameters
+    ----------
+    tenant
+        The tenant.
+    topology
+        The cluster.
+    """
+    most = topology.num_gpus * MILLI
+    if tenant.gpu_quota_milli <= most:
+        return tenant
+    return dataclasses.replace(tenant, gpu_quota_milli=most)

@@ -9,6 +9,7 @@ from math import ceil
 from os import PathLike
 from pathlib import Path
 
+from alloc.errors import InstanceError
 from alloc.instances.readers.assembly import assemble
 from alloc.instances.readers.jobs import MAX_DURATION_S
 from alloc.instances.readers.kubernetes.drafts import Draft, Way
@@ -107,6 +108,11 @@ def kubernetes_instance(
     name = name or Path(path).name.removesuffix(".gz").removesuffix(".json")
     grouped = Gangs(dump, log)
     hosts = Hosts(dump, Choice(levels, labels, gpu_type, memory_step_mib), name)
+    if not grouped.gangs:
+        raise InstanceError(
+            f"{', '.join(map(str, (path, *others)))}: holds no pod and no workload that runs or "
+            "waits, so there is nothing to ask; add pods,workloads,jobs to what kubectl gets."
+        )
     for node in sorted(dump.unread_on & hosts.index.keys()):
         hosts.close(node, "a pod on it cannot be read")
     maker = _Maker(shares, log, grouped, hosts, Quotas(dump), hosts.flavor_rules(dump), preemptible,

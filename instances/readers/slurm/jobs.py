@@ -101,6 +101,11 @@ def slurm_instance(
         if timezone is not None:
             raise InstanceError(f"{name}: JSON of Slurm has times in UTC; leave timezone out.")
         document = _document(path)
+        if not document["jobs"] and (nodes is not None or accounts is not None):
+            raise InstanceError(
+                f'{name}: its list "jobs" is empty, and with no job there is nothing to ask; take '
+                "it when jobs run or wait."
+            )
         if is_queue(document):
             if states is not None or start is not None:
                 raise InstanceError(f"{name}: is a queue, a moment; leave states and start out.")

@@ -279,7 +279,10 @@ class _Queue:
             preemptible=self.common.get("preemptible", True) and not pinned,
             restart_cost_s=self.common.get("restart_cost_s", 0.0),
         )
-        self.jobs.append((0.0 if runs else 1.0, number_in(job.get("submit_time")) or 0.0, made))
+        submitted = number_in(job.get("submit_time"))
+        if submitted is None and not runs:
+            self.log.alter("submit_time is no time; it is read as the first that waits", id)
+        self.jobs.append((0.0 if runs else 1.0, submitted or 0.0, made))
 
     def _count_left_out(self, account: str | None, tasks: Tasks, runs: bool) -> None:
         if account is not None and runs:

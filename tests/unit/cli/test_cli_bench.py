@@ -132,6 +132,10 @@ def test_what_others_have_kept_in_the_meantime_stays(run, tmp_path, monkeypatch)
         (["placement-tny"], 'did you mean "placement-tiny"'),
         (["quotas-tiny", "--methods", "hihgs"], 'did you mean "highs"'),
         (["quotas-tiny", "--schedulers", "fifi"], "fifi"),
+        (
+            ["gangs-small", "--methods", "highs"],
+            "none of highs answers problems of malleable in continuous time",
+        ),
         (["quotas-tiny", "--methods", "cpsat"], "none of cpsat answers problems of quota_planning"),
     ],
 )

@@ -58,6 +58,11 @@ def test_a_thousand_nodes_of_kubernetes_answer(run, tmp_path) -> None:
     assert "of 1000 hosts." in done.stderr
     done = run("explain", tmp_path / "now.json", "team-a/wait-30", "--no-moves", "--quiet")
     assert 'job "team-a/wait-30" needs 128 GPUs (16 x 8)' in done.stdout
+    asked = ("submit:new=8x8,level=rack,tenant=team-a", "lose:r1", "--quiet")
+    done = run("what-if", tmp_path / "now.json", *asked)
+    assert done.exit_code == 0, done.stderr
+    assert "56 fewer GPUs in use, proved." in done.stdout
+    assert 'job "new" can start now, if it alone is started: tasks on h100-' in done.stdout
 
 
 def test_a_cluster_of_slurm_from_end_to_end(run, tmp_path) -> None:

@@ -27,7 +27,7 @@ def test_a_two_level_scheduler_is_trained_and_simulated(run: Run, tmp_path: Path
     done = run(*words)
     assert done.exit_code == 0, done.stderr
     assert json.loads(done.stdout)["steps"] == 1
-    policy = read_policy(folder / "two-level.onnx")
+    policy = read_policy(folder / "my-two-level.onnx")
     assert policy.spec.kind == "pick-backfill/1"
     assert "alloc train two-level --minutes 0.01 --seed 0" in policy.card.command
     stream = tmp_path / "stream.json"
@@ -46,7 +46,7 @@ def test_a_placement_agent_is_trained_and_simulated(run: Run, tmp_path: Path) ->
     assert done.exit_code == 0, done.stderr
     said = json.loads(done.stdout)
     assert 0 < said["reward model: error of a speed, mixes not measured"] < 0.1
-    policy = read_policy(folder / "placement-agent.onnx")
+    policy = read_policy(folder / "my-placement-agent.onnx")
     assert policy.spec.kind == "host-choice/1"
     stream = tmp_path / "stream.json"
     instance = GangEpisodes(num_jobs=6, leaves=1)(np.random.default_rng(0))

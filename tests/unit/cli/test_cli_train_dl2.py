@@ -37,11 +37,11 @@ def test_one_command_trains_and_says_how_good_it_is(run: Run, tmp_path: Path) ->
     drawn = said["mean JCT on held-out traces, slots, drawn actions"]
     assert drawn == pytest.approx(sum(outcome["drawn"]) / len(outcome["drawn"]))
     assert said["steps"] == 24
-    card = read_policy(folder / "dl2.onnx").card
+    card = read_policy(folder / "my-dl2.onnx").card
     assert card.seeds == (4,)
     assert "decisions of fifo" in card.data
     assert card.command.startswith("alloc train dl2 --preset released --set")
-    assert "--seed 4 --name dl2 --output out" in card.command
+    assert "--seed 4 --name my-dl2 --output out" in card.command
     assert "--set teacher=fifo" in card.command
     lines = (folder / "curve.csv").read_text().splitlines()
     assert len(lines) == len(json.loads((folder / "curve.json").read_text())) + 1

@@ -137,7 +137,7 @@ def test_the_window_network_is_trained_from_the_optimum_by_one_command(
     answer = json.loads(done.stdout)
     assert answer["steps"] == 2
     assert [row["step"] for row in answer["curve"]] == [1, 2]
-    shown = run("policies", "show", folder / "window-policy.onnx")
+    shown = run("policies", "show", folder / "my-window-policy.onnx")
     assert "2 iterations of DAgger on the decisions of set-rule" in " ".join(shown.stdout.split())
     refused = run("train", "window-policy", "--teacher", "exakt", "--output", tmp_path / "x")
     assert refused.exit_code == 2

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from alloc import solving
-from alloc.comparison import Comparison, Entry, compare
+from alloc import parallel, solving
+from alloc.comparison import Comparison, Entry, compare, experiment
 from alloc.comparison.bounds import solve_bound, stronger
 from alloc.comparison.rows import gap_to
 from alloc.comparison.settings import OPTIMUM, Settings
@@ -144,6 +144,24 @@ def test_a_second_run_computes_nothing(queue: Instance, tmp_path: Path):
     events.clear()
     compare(*arguments, **options, progress=events.append, resume=False)
     assert [event.stored for event in events] == [False] * 3
+
+
+def test_a_run_with_nothing_left_starts_no_cluster(
+    queue: Instance, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """A complete grid is read from the store, wherever it once ran; an incomplete one is not."""
+    opened: list[str | None] = []
+
+    def workers(kind: str | None, count: int | None, shared: Any) -> Any:
+        opened.append(kind)
+        return parallel.workers(None if kind == "dask" else kind, count, shared)
+
+    monkeypatch.setattr(experiment, "workers", workers)
+    options: dict[str, Any] = {"time_limit_s": LIMIT_S, "store": tmp_path / "runs.db"}
+    compare([queue], ["fifo"], **options, parallel="dask", jobs=1)
+    compare([queue], ["fifo"], **options, parallel="dask", jobs=2)
+    compare([queue], ["fifo", "srtf"], **options, parallel="dask", jobs=1)
+    assert opened == ["dask", None, "dask"]
 
 
 @pytest.mark.parametrize(

@@ -35,6 +35,17 @@ def test_what_is_better_is_kept_and_read_again(about, tmp_path):
     assert len(known.with_known(shipped).entries) == 1
 
 
+def test_what_comes_with_alloc_is_not_copied(about):
+    """A shipped bound that is corrected later does not live on in somebody's own file."""
+    shipped, better = about
+    (kept,) = BestKnown().with_known(better, shipped).entries
+    assert kept.lower == better.lower
+    assert kept.upper is None
+    assert not kept.proved
+    assert BestKnown(entries=(kept,)).over(shipped) == better
+    assert BestKnown().with_known(better).with_known(shipped, shipped).entries == ()
+
+
 def test_what_is_known_of_a_former_instance_or_another_objective_is_left_out(about):
     shipped, better = about
     known = BestKnown().with_known(better)

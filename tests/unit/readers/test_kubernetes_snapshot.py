@@ -201,7 +201,7 @@ TEXT = json.dumps(dump(node("n0"), waiting()), indent=1)
         ('{"kind": "PodList"}', "no list|without|no node"),
         ('{"kind": "PodList", "metadata": {}}', 'is a PodList without "items"'),
         (json.dumps(dump(waiting())), "holds no node, and so no cluster; add what kubectl"),
-        (json.dumps(dump(node("n0"))), "no job is left for it"),
+        (json.dumps(dump(node("n0"))), "holds no pod and no workload .* add pods"),
         (json.dumps(dump(node("n0"), waiting()))[:-1] + "," + '"x": 1e999999}', "read|number|"),
     ],
 )

@@ -149,7 +149,12 @@ def test_the_cheapest_cure_names_the_job_to_move() -> None:
         'job "train" needs 16 GPUs (2 x 8) in one rack; best rack r0 has 12 free, 4 of them in '
         "pieces smaller than 8; moving job a frees it, 1 task."
     )
-    assert [r.requirement for r in explanation.relaxations] == ["running jobs", "GPUs"]
+    cures = [(r.requirement, r.sentence) for r in explanation.relaxations]
+    assert cures == [
+        ("running jobs", "moving job a frees it, 1 task"),
+        ("running jobs", "it can start once job a ends"),
+        ("GPUs", "8 GPUs would start now"),
+    ]
     still = explain(queue(), "train", moves=False)
     assert still is not None
     assert [r.requirement for r in still.relaxations] == ["GPUs"]
