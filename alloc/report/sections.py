@@ -59,12 +59,16 @@ class Drawing:
         What a reader would learn from it, for those who cannot see it.
     figure
         The figure.
+    is_explored
+        Whether the interactive charts show the same, so that it is for paper and for browsers
+        without scripts only.
     """
 
     name: str
     caption: str
     alternative: str
     figure: Figure
+    is_explored: bool = False
 
 
 @dataclass(frozen=True)
@@ -268,6 +272,7 @@ def _gantt(comparison: Comparison, instance: Instance, beside: str, anchor: str)
         f"{_makespan(comparison, instance, OPTIMUM)}, with {beside} at "
         f"{_makespan(comparison, instance, beside)}.",
         figure,
+        is_explored=True,
     )
 
 
@@ -305,6 +310,7 @@ def _utilisation(
         f"Lines of the share of {held} held over time on {instance.name}, for "
         f"{' and '.join(found)}.",
         figure,
+        is_explored=True,
     )
 
 
@@ -334,6 +340,7 @@ def _jcts(comparison: Comparison, instance: Instance, beside: str, anchor: str) 
         + (left_out if drawn < len(jcts) else ""),
         f"Distributions of job completion times on {instance.name}. Medians: {medians}.",
         figure,
+        is_explored=True,
     )
 
 
