@@ -20,7 +20,7 @@ from alloc.plotting.gantt import amount_held, last_end_s, uses_gpus
 from alloc.plotting.utilisation import Array, held_over_time, mean_over_stretches
 from alloc.problems.allocation.instance import Instance
 from alloc.problems.allocation.solution import Run, Schedule
-from alloc.report.sections import told_apart
+from alloc.report.sections import best_word, told_apart
 from alloc.report.verdict import mean_gaps
 from alloc.units import MILLI
 
@@ -65,28 +65,26 @@ def explorer_data(
         ``name``, ``jct`` (times, shares of the jobs), ``use`` (times, shares held from each on)
         and ``gantt``.
     """
+    best = best_word(comparison, instance)
     schedules = _schedules(comparison, instance, beside, num_sections)
     unit = time_unit(max(map(last_end_s, schedules.values()), default=1.0))
     room = MAX_BARS // max(num_sections * len(schedules), 1)
     gpus = bool(instance.topology.capacity[:, 0].sum())
-    names = list(schedules)
     return {
-        "shown": next((k for k, name in enumerate(names) if beside in name.split(" = ")), 0),
+        "shown": next((k for k, names in enumerate(schedules) if beside in names), 0),
         "unit": unit.name,
         "held": "GPUs" if uses_gpus(instance) else "tasks",
         "used": "GPUs" if gpus else "CPU cores",
         "jobs": [job.id for job in instance.jobs],
         "series": [
             {
-                "name": name,
-                "is_optimum": name.startswith(OPTIMUM),
-                "jct": _shares(
-                    comparison.jcts(instance.fingerprint, name.partition(" = ")[0]), unit.seconds
-                ),
+                "name": " = ".join(best if name == OPTIMUM else name for name in names),
+                "is_best": OPTIMUM in names,
+                "jct": _shares(comparison.jcts(instance.fingerprint, names[0]), unit.seconds),
                 "use": _use(instance, schedule, "gpu_milli" if gpus else "cpu_milli", unit.seconds),
                 "gantt": _gantt(instance, schedule, min(room, _MAX_BARS_EACH), unit.seconds),
             }
-            for name, schedule in schedules.items()
+            for names, schedule in schedules.items()
         ],
     }
 
@@ -105,8 +103,8 @@ def to_script(data: Mapping[str, Any]) -> str:
 
 def _schedules(
     comparison: Comparison, instance: Instance, beside: str, num_sections: int
-) -> dict[str, Schedule]:
-    """Return the schedules to show by name; equal ones are one, of very many a spread."""
+) -> dict[tuple[str, ...], Schedule]:
+    """Return the schedules to show by their schedulers; equal ones once, of many a spread."""
     names = comparison.schedulers if num_sections <= _MAX_DETAILED else (OPTIMUM, beside)
     found = {}
     for name in names:
@@ -116,7 +114,7 @@ def _schedules(
             continue  # It failed; the table says why.
     jcts = {name: comparison.jcts(instance.fingerprint, name) for name in found}
     groups = told_apart(jcts, mean_gaps(comparison, instance.fingerprint), beside)
-    return {" = ".join(names): found[names[0]] for names in groups}
+    return {tuple(names): found[names[0]] for names in groups}
 
 
 def _shares(jcts_s: Sequence[float], unit_s: float) -> list[list[float]]:

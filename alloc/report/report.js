@@ -82,7 +82,7 @@ function lines(place, title, data, key, range, words, stepped) {
       return stepped ? `${k ? "H" : "M"}${x} ${k ? `V${top}` : top}` : `${k ? "H" : `M0 ${height}H`}${x}V${top}`;
     });
     const last = stepped ? at(xs[xs.length - 1]) - left : width;
-    inside.append(svg("path", { class: `line ${one.style}`, d: `${points.join("")}H${last}` }, svg("title", {}, one.name)));
+    inside.append(svg("path", { class: `line ${one.style}`, d: `${points.join("")}H${last}${stepped ? `V${height}` : ""}` }, svg("title", {}, one.name)));
   }
   plot.append(inside);
   place.replaceChildren(plot);
@@ -137,13 +137,13 @@ function explore(place) {
   if (!data.series.length) return;
   let next = 0;
   for (const one of data.series) {
-    one.style = one.is_optimum ? "ink" : `c${next % 6}${next > 5 ? " dashed" : ""}`;
-    next += one.is_optimum ? 0 : 1;
+    one.style = one.is_best ? "ink" : `c${next % 6}${next > 5 ? " dashed" : ""}`;
+    next += one.is_best ? 0 : 1;
     one.on = true;
   }
   const longest = (key) => Math.max(...data.series.map((one) => one[key][0].at(-1) ?? 0)) || 1;
   const end = longest("use");
-  const best = data.series.findIndex((one) => one.is_optimum);
+  const best = data.series.findIndex((one) => one.is_best);
   let view = [0, end], chosen = data.shown;
   const picker = html("select", { "aria-label": "Schedule to look at" },
     ...data.series.map((one, k) => html("option", { value: k, ...(k === chosen ? { selected: "" } : {}) }, one.name)));
@@ -165,7 +165,7 @@ function explore(place) {
     if (!above.hidden) gantt(above, data, data.series[best], view, say);
     gantt(below, data, data.series[chosen], view, say);
     focused?.firstChild.focus();
-    heading.textContent = `Schedule of ${data.series[chosen].name}${above.hidden ? "" : ", below that of the optimum"}, by ${shown.by}`;
+    heading.textContent = `Schedule of ${data.series[chosen].name}${above.hidden ? "" : `, below ${data.series[best].name}`}, by ${shown.by}`;
     note.textContent = shown.aggregated
       ? `${shown.aggregated}: too many to be drawn one by one, so each cell is a mean, in percent ${shown.whole}.` : "";
     lines(use, `Share of ${data.used} held over time`, data.series, "use", view, `time, ${data.unit}`, true);

@@ -28,7 +28,7 @@ from alloc.objectives import objective
 from alloc.plotting import save_figure
 from alloc.report.explorer import explorer_data, to_script
 from alloc.report.pages import page, script
-from alloc.report.sections import Section, build_section
+from alloc.report.sections import Section, best_word, build_section
 from alloc.report.verdict import contrast
 
 MAX_TABLE_ROWS = 1_000
@@ -162,7 +162,9 @@ def _row_table(comparison: Comparison) -> Table:
     found = comparison.rows
     rows = tuple(
         (
-            row.scheduler,
+            best_word(comparison, comparison.instance(row.fingerprint))
+            if row.scheduler == OPTIMUM
+            else row.scheduler,
             row.instance,
             NOTHING if row.seed is None else str(row.seed),
             _number(row.objective),

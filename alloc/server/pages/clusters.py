@@ -99,6 +99,11 @@ def explain_view(found: Document) -> View:
 def compare_view(comparison: Document) -> View:
     """Return what a comparison of schedulers shows: their gaps to the certified bound."""
     rows = [row for row in comparison["rows"] if row.get("error") is None]
+    # The best schedule found is the optimum only where that is proved.
+    proved = all(
+        (bound["certificate"] or {}).get("status") == "optimal" for bound in comparison["bounds"]
+    )
+    word = OPTIMUM if proved and comparison["bounds"] else "best found"
     gaps = _values(rows, "gap")
     rivals = {name: values for name, values in gaps.items() if name != OPTIMUM}
     means = comparable_means(rivals)
@@ -118,7 +123,7 @@ def compare_view(comparison: Document) -> View:
         ("scheduler", "gap, %", "mean completion time, s", "utilisation, %"),
         [
             (
-                name
+                {OPTIMUM: word}.get(name, name)
                 if name in means
                 else f"{name} (has a gap in {len(gaps[name])} of {complete} runs: not compared)",
                 show(_percent(_mean(gaps[name]))),
@@ -129,11 +134,12 @@ def compare_view(comparison: Document) -> View:
         ],
     )
     percents = [_percent(value) for value in means.values()]
-    spoken = "; ".join(f"{n} {show(v)} %" for n, v in zip(means, percents, strict=True))
+    labels = [{OPTIMUM: word}.get(name, name) for name in means]
+    spoken = "; ".join(f"{n} {show(v)} %" for n, v in zip(labels, percents, strict=True))
     figures = []
     tables = []
     if means:
-        svg = bars(f"{caption} {spoken}.", [*means], [Series("gap", percents)], "gap, %")
+        svg = bars(f"{caption} {spoken}.", labels, [Series("gap", percents)], "gap, %")
         figures.append(Figure(caption, svg, table))
     else:
         tables.append(table)

@@ -552,3 +552,25 @@ def test_each_instance_has_its_own_table_after_a_resume(tmp_path: Path):
         for part, name in zip(parts, ("first-01", "second-01"), strict=True):
             assert f"Schedulers against the certified bound: {name}" in part
             assert f"No schedule of {name} has" in part
+
+
+def test_what_is_not_proved_is_nowhere_called_the_optimum(comparison: Comparison, tmp_path: Path):
+    """In no chart and no table: a schedule found is not the best possible."""
+    fingerprint, bound = next(iter(comparison.bounds.items()))
+    assert bound.certificate is not None
+    assert bound.result is not None
+    loosened = replace(bound.result, certificate=bound.certificate.replace(status="feasible"))
+    bounds = {**comparison.bounds, fingerprint: replace(bound, result=loosened)}
+    loose = replace(comparison, bounds=bounds)
+    data = explorer_data(loose, loose.instance(fingerprint), "fifo", 1)
+    names = [name for one in data["series"] for name in one["name"].split(" = ")]
+    assert "best found" in names
+    assert "optimum" not in names
+    assert sum(one["is_best"] for one in data["series"]) == 1
+    (path,) = write_report(loose, tmp_path / "page.html")
+    page = Page(path.read_text())
+    titles = [words for words in page.words if words.startswith(("Bars of", "Lines of", "Distrib"))]
+    name = loose.instance(fingerprint).name
+    about = [words for words in titles if f" {name}" in words]
+    assert len(about) >= 3
+    assert not any("optimum" in words for words in about)

@@ -28,7 +28,7 @@ from alloc.server.pages.views import scenarios_of, view_of
 from alloc.server.records import Job
 
 
-def comparison_document(gaps):
+def comparison_document(gaps, status="optimal"):
     """Return a comparison of schedulers with these gaps, one for each seed."""
     rows = [
         {"scheduler": name, "instance": "i", "seed": seed, "gap": gap, "error": None,
@@ -36,7 +36,7 @@ def comparison_document(gaps):
         for name, values in gaps.items()
         for seed, gap in enumerate(values)
     ]  # fmt: skip
-    return {"rows": rows}
+    return {"rows": rows, "bounds": [{"certificate": {"status": status}}]}
 
 
 def test_only_schedulers_with_all_their_runs_are_compared():
@@ -53,6 +53,16 @@ def test_only_schedulers_with_all_their_runs_are_compared():
         "lucky",
     ]
     assert "has a gap in 1 of 2 runs: not compared" in figure.table.rows[-1][0]
+
+
+def test_the_best_schedule_found_is_the_optimum_only_where_that_is_proved():
+    """Also where the solve ended without a certificate."""
+    for status, word in (("optimal", "optimum"), ("feasible", "best found"), (None, "best found")):
+        (figure,) = compare_view(
+            comparison_document({"optimum": [0.0], "fifo": [0.1]}, status)
+        ).figures
+        assert [row[0] for row in figure.table.rows] == [word, "fifo"]
+        assert (">optimum<" in figure.svg) == (word == "optimum")
 
 
 def test_all_schedulers_that_are_nearest_are_named():
