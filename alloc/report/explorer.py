@@ -30,7 +30,7 @@ _MAX_BARS_EACH = 2_000
 """Bars in one chart: a screen is not wider, and browsers draw as many at once."""
 _MAX_ROWS = 100
 _MAX_DETAILED = 6
-"""Instances up to which all schedules are there; of more only the two of the figures."""
+"""Instances up to which all schedules can be looked into; of more the two of the figures."""
 _MEAN_ROWS = 40
 _MEAN_STEPS = 120
 """Rows and steps of a chart of means: a cell is then a few points wide and high."""
@@ -63,12 +63,17 @@ def explorer_data(
         ``shown``, the position of the schedule to begin with; ``unit`` of times; ``held`` and
         ``used``, what runs hold and what the cluster has; ``jobs``; and ``series``, each with
         ``name``, ``jct`` (times, shares of the jobs), ``use`` (times, shares held from each on)
-        and ``gantt``.
+        and ``gantt``, or None where the curves only are shown.
     """
     best = best_word(comparison, instance)
-    schedules = _schedules(comparison, instance, beside, num_sections)
+    schedules = _schedules(comparison, instance, beside)
+    detailed = [
+        names
+        for names in schedules
+        if num_sections <= _MAX_DETAILED or OPTIMUM in names or beside in names
+    ]
     unit = time_unit(max(map(last_end_s, schedules.values()), default=1.0))
-    room = MAX_BARS // max(num_sections * len(schedules), 1)
+    room = MAX_BARS // max(num_sections * len(detailed), 1)
     gpus = bool(instance.topology.capacity[:, 0].sum())
     return {
         "shown": next((k for k, names in enumerate(schedules) if beside in names), 0),
@@ -82,7 +87,9 @@ def explorer_data(
                 "is_best": OPTIMUM in names,
                 "jct": _shares(comparison.jcts(instance.fingerprint, names[0]), unit.seconds),
                 "use": _use(instance, schedule, "gpu_milli" if gpus else "cpu_milli", unit.seconds),
-                "gantt": _gantt(instance, schedule, min(room, _MAX_BARS_EACH), unit.seconds),
+                "gantt": _gantt(instance, schedule, min(room, _MAX_BARS_EACH), unit.seconds)
+                if names in detailed
+                else None,
             }
             for names, schedule in schedules.items()
         ],
@@ -102,12 +109,11 @@ def to_script(data: Mapping[str, Any]) -> str:
 
 
 def _schedules(
-    comparison: Comparison, instance: Instance, beside: str, num_sections: int
+    comparison: Comparison, instance: Instance, beside: str
 ) -> dict[tuple[str, ...], Schedule]:
     """Return the schedules to show by their schedulers; equal ones once, of many a spread."""
-    names = comparison.schedulers if num_sections <= _MAX_DETAILED else (OPTIMUM, beside)
     found = {}
-    for name in names:
+    for name in comparison.schedulers:
         try:
             found[name] = comparison.schedule(instance.fingerprint, name)
         except InstanceError:

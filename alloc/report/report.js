@@ -146,7 +146,8 @@ function explore(place) {
   const best = data.series.findIndex((one) => one.is_best);
   let view = [0, end], chosen = data.shown;
   const picker = html("select", { "aria-label": "Schedule to look at" },
-    ...data.series.map((one, k) => html("option", { value: k, ...(k === chosen ? { selected: "" } : {}) }, one.name)));
+    ...data.series.flatMap((one, k) =>
+      one.gantt ? [html("option", { value: k, ...(k === chosen ? { selected: "" } : {}) }, one.name)] : []));
   const [above, below, use, jct] = [0, 1, 2, 3].map(() => html("div", { class: "plot" }));
   const heading = html("h4", {});
   const readout = html("output", { class: "readout", "aria-live": "polite" });

@@ -207,7 +207,7 @@ def test_what_is_wrong_is_said_at_the_field_in_the_words_of_the_server(page):
     for field, value, words in (
         ("number/offers/0/price", "dear", "give a number"),
         ("number/offers/0/price", "-3", 'offer "buy a100": price is -3; it must be 0 or more.'),
-        ("option/time_limit_s", "0", "give what is greater than 0"),
+        ("option/time_limit_s", "0", "give more than 0"),
     ):
         page.load("planning-tiny")
         page.fill(field, value)

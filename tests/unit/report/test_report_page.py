@@ -231,9 +231,14 @@ def test_a_schedule_of_very_many_runs_is_averaged_and_says_so():
 
 
 def test_of_many_instances_only_the_schedules_of_the_figures_are_explored(comparison: Comparison):
+    """The curves of all schedulers are there, whose figure they replace."""
     instance = comparison.instance("small-01")
-    names = [one["name"] for one in explorer_data(comparison, instance, "fifo", 50)["series"]]
-    assert [name.partition(" = ")[0] for name in names] == ["optimum", "fifo"]
+    few, many = (explorer_data(comparison, instance, "fifo", count) for count in (1, 50))
+    assert [one["name"] for one in many["series"]] == [one["name"] for one in few["series"]]
+    assert all(one["gantt"] for one in few["series"])
+    for one in many["series"]:
+        shown = {"optimum", "fifo"} & set(one["name"].split(" = "))
+        assert bool(one["gantt"]) == bool(shown)
 
 
 def test_ids_are_unique_and_links_find_them(page: Page):

@@ -9,7 +9,9 @@ const DOCUMENT = /^\/(?:problem|instance|instances\/\d+)(?=\/|$)/;
 const SAID = [
   [/^Input should be a valid (?:number|integer)\b.*/, "give a number"],
   [/^Input should be (greater|less) than or equal to (.+)/, (_, side, end) => `give ${end} or ${side === "less" ? "less" : "more"}`],
-  [/^Input should be (.+)/, "give what is $1"],
+  [/^Input should be greater than (.+)/, "give more than $1"],
+  [/^Input should be less than (.+)/, "give less than $1"],
+  [/^Input should be (.+)/, "give $1"],
   [/^(?:Field required|field required)$/, "is missing"],
   [/^Extra inputs are not permitted$/, "is not known"],
   [/[;,]? see \/v1\/[\w./-]+/, ""],

@@ -26,6 +26,8 @@ export function startUploads(takers) {
     event.preventDefault();
     take([...event.dataTransfer.files]);
   });
+  // A file that misses the place would take the place of the page.
+  for (const kind of ["dragover", "drop"]) addEventListener(kind, (event) => event.preventDefault());
   byId("read").addEventListener("click", () => guarded(read));
   byId("drop-files").addEventListener("click", () => {
     forget();
@@ -43,9 +45,10 @@ async function take(chosen) {
     return;
   }
   byId("uploads").hidden = false;
-  await guarded(async () => {
-    await inspect();
-    if (!inspection.files.some((one) => one.columns?.missing.length)) await read();
+  await guarded(async (current) => {
+    await inspect(current);
+    if (!current()) return;
+    if (!inspection.files.some((one) => one.columns?.missing.length)) await read(current);
     else fail({ message: missingWords() });
   });
 }
@@ -106,8 +109,8 @@ async function guarded(action) {
 
 function fail(problem) {
   const wrong = problem.errors?.[0]?.pointer;
-  const sentence = problem.message.startsWith("/") ? problem.errors[0].detail : problem.message;
-  byId("upload-error").textContent = inWords(sentence);
+  const sentence = problem.message.startsWith("/") ? problem.errors?.[0]?.detail : null;
+  byId("upload-error").textContent = inWords(sentence ?? problem.message);
   give.nothing();
   const area = { "/columns": "upload-columns", "/options": "upload-options", "/host_type": "upload-options" }[wrong];
   if (area) byId(area).querySelector("select, input")?.focus();
@@ -139,8 +142,10 @@ const optionsChosen = () =>
       .filter(([, value]) => value !== undefined),
   );
 
-async function inspect() {
-  ({ result: inspection } = await runJob("inspect-files", asked(), () => {}));
+async function inspect(current) {
+  const { result } = await runJob("inspect-files", asked(), () => {});
+  if (!current()) return;
+  inspection = result;
   const kinds = Object.entries(inspection.roles);
   byId("upload-files").replaceChildren(
     ...inspection.files.map((one, position) => {
@@ -211,7 +216,7 @@ function optionsForm() {
   );
 }
 
-async function read(current = () => true) {
+async function read(current) {
   const host = byId("host-type")?.value.trim();
   const body = { ...asked(), options: optionsChosen(), ...(host ? { host_type: host } : {}) };
   const { job, result } = await runJob("read-files", body, (line) => {
