@@ -303,7 +303,8 @@ def _sliceable(items: Any) -> Sequence[Any]:
 
 def _num_rows(record: Any) -> int:
     """Return how many rows `_flat` makes of a dataclass."""
-    several = _list_of_records(type(record))
+    kind: Any = type(record)  # as in `_flat`
+    several = _list_of_records(kind)
     return 1 if several is None else max(1, sum(map(_num_rows, getattr(record, several[0]))))
 
 

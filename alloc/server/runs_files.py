@@ -65,9 +65,11 @@ def run_read_files(request: ReadFilesRequest, tell: Tell, limits: Limits) -> dic
         columns = None
         path = next(upload.path for upload in uploads if upload.role == kind)
         if kind == "table":
-            with blame("/columns"):
-                columns = _require_columns(path, request.columns)
-                options["map"] = request.columns or None
+            options["map"] = request.columns or None
+            # Told how its cells are parted, the reader itself says which columns it misses.
+            if "delimiter" not in options:
+                with blame("/columns"):
+                    columns = _require_columns(path, request.columns)
         beside = _beside(uploads, kind)
         with blame("/files"):
             if topology is None and "nodes" in beside and beside["nodes"] is None:
@@ -179,7 +181,10 @@ def _require_columns(path: Path, given: Mapping[str, str]) -> Columns:
 
 def _require_history(path: Path) -> None:
     """Refuse a queue of Slurm that comes without its cluster."""
-    if is_json(path) and is_queue(parse_json(read_bytes(path), str(path))):
+    document = parse_json(read_bytes(path), str(path)) if is_json(path) else None
+    if not isinstance(document, dict) or not isinstance(document.get("jobs"), list):
+        return  # The reader says what it is.
+    if is_queue(document):
         raise InstanceError(
             f"{path}: a queue does not say what the cluster is; add what scontrol show nodes "
             "--json printed, or a topology file."

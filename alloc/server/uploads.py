@@ -40,6 +40,7 @@ _WANTED = ("arrival", "duration", "gpus")
 _ANY = "\x00"
 """Stands for a column that is still to be named; no header has it."""
 _PODS = {"Pod", "Workload", "PodGroup", "Job"}
+"""Kinds of Kubernetes that are jobs or parts of them."""
 
 
 @dataclass(frozen=True)
@@ -185,9 +186,9 @@ def _role_of_json(document: Any) -> str:
     if isinstance(document.get("kind"), str) and "schema_version" not in document:
         items = document.get("items")
         items = items if isinstance(items, list) else [document]
-        kinds = {item.get("kind") for item in items if isinstance(item, dict)}
-        of_list = document["kind"].removesuffix("List")
-        return "kubernetes" if (kinds | {of_list}) & _PODS else "topology"
+        kinds = {str(item.get("kind")) for item in items if isinstance(item, dict)}
+        kinds.add(document["kind"].removesuffix("List"))
+        return "kubernetes" if kinds & _PODS else "topology"
     if isinstance(document.get("jobs"), list) and "schema_version" not in document:
         return "slurm"
     if isinstance(document.get("nodes"), list) and not document.keys() & {"links", "edges"}:

@@ -1,12 +1,14 @@
 """Uploaded files: what they are, what is made of them, and one sentence for each that is wrong."""
 
 import base64
+import contextlib
 import gzip
 import json
 import os
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from server_harness import wait_for
@@ -77,7 +79,7 @@ def test_what_is_read_is_what_the_readers_read(names, roles):
     """The server has no reading of its own: instance and account are those of the library."""
     found = run("read-files", [upload(EXAMPLES / name) for name in names])
     paths = {role: str(EXAMPLES / name) for name, role in zip(names, roles, strict=True)}
-    options = {}
+    options: dict[str, Any] = {}
     if "slurm" in roles:
         options = {"nodes": paths["slurm-nodes"], "accounts": paths.get("slurm-accounts")}
     elif len(names) > 1:
@@ -183,6 +185,43 @@ def test_what_is_no_table_is_one_short_sentence(content):
     assert "jobs.csv" in sentence
     assert len(sentence) < 1000
     assert place.startswith(("/files", "/columns"))
+
+
+SHAPES = (
+    "{}",
+    "[1]",
+    "null",
+    '{"kind": "List", "items": [{"kind": []}, null]}',
+    '{"kind": "Pod"}',
+    '{"jobs": [1, null, {}]}',
+    '{"jobs": [{"job_state": 5, "nodes": []}], "meta": []}',
+    '{"nodes": [1, {}]}',
+    '{"schema_version": [], "kind": "topology"}',
+    "Account|User|GrpTRES\nx|y|gres/gpu=z",
+    "; Version: 2\n1 2 3",
+    "SwitchName=a Nodes=b[1-",
+    "- a: [",
+    "<graphml>",
+    HEAD + "1,1e400,1e308,1e9",
+)
+
+
+@pytest.mark.parametrize("role", [None, *ROLES])
+def test_no_content_breaks_a_reader_whatever_it_is_said_to_be(role):
+    """Every refusal is a sentence; what is no refusal of ours would be an internal error."""
+    cut = [path.read_text(encoding="utf-8")[:-40] for path in sorted(EXAMPLES.glob("*.json"))]
+    for content in (*SHAPES, *cut):
+        file = {"name": "f", "content": content, "role": role}
+        for operation in ("inspect-files", "read-files"):
+            with contextlib.suppress(ProblemError):
+                run(operation, [file])
+
+
+@pytest.mark.parametrize("value", ["inf", "nan", "-1", "../../etc/passwd", "\0", "", 5, True])
+def test_no_value_of_an_option_breaks_a_reader(value):
+    for option in run("inspect-files", table(HEAD + ROW))["options"]:
+        with contextlib.suppress(ProblemError):
+            run("read-files", table(HEAD + ROW), options={option["name"]: value})
 
 
 def test_a_formula_in_a_cell_stays_text():
