@@ -9,8 +9,10 @@ from typing import Any
 
 from alloc.documents import format_of
 from alloc.planning.documents import upgraded_answer
+from alloc.problems.allocation.instance import Instance
 from alloc.problems.right_sizing.plan import Plan
 from alloc.result import Result
+from alloc.topology import Topology
 
 Document = Mapping[str, Any]
 
@@ -76,6 +78,36 @@ class RemoteWhatIf:
     base: RemotePlan
     changed: RemotePlan
     document: Document
+
+
+@dataclass(frozen=True)
+class RemoteReading:
+    """What a server read of files.
+
+    Parameters
+    ----------
+    problem
+        The instance, or of files without jobs the topology.
+    headline
+        What was read and how much was left out, in a sentence.
+    report
+        The account of every row that is not in it, as a document.
+    columns
+        Which column of a job table is what, as a document; None of other files.
+    """
+
+    problem: Instance | Topology
+    headline: str
+    report: Document
+    columns: Document | None
+
+
+def reading_of(content: bytes) -> RemoteReading:
+    """Return the reading of a document."""
+    plain = json.loads(content)
+    kind = "topology" if plain["instance"] is None else "instance"
+    made = format_of(kind).decode(plain[kind])
+    return RemoteReading(made, plain["headline"], plain["report"], plain["columns"])
 
 
 def placement_of(content: bytes) -> RemotePlacement:

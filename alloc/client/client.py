@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from os import PathLike
+from pathlib import Path
 from typing import Any, TypeVar
 
 from alloc.client.answers import (
     Document,
     RemotePlacement,
     RemotePlan,
+    RemoteReading,
     RemoteWhatIf,
     document_of,
     explanations_of,
     placement_of,
     plan_of,
+    reading_of,
     what_if_of,
 )
 from alloc.client.job import JobStatus, RemoteJob
@@ -37,6 +42,7 @@ _DECODERS: Mapping[str, Callable[[bytes], Any]] = {
     "plan": plan_of,
     "what-if": what_if_of,
     "pareto": document_of,
+    "read-files": reading_of,
 }
 
 
@@ -254,6 +260,41 @@ class Client:
         body = {"problem": _plain(problem), "axis": axis, **options}
         return self._submit("pareto", document_of, body).result()
 
+    def read_files(
+        self,
+        *files: str | PathLike[str],
+        columns: Mapping[str, str] | None = None,
+        host_type: str | None = None,
+        **options: Any,
+    ) -> RemoteReading:
+        """Return what a server makes of files: an instance, or a topology where there are no jobs.
+
+        Parameters
+        ----------
+        *files
+            Files of this machine: a job table or a dump of Slurm or Kubernetes, and beside it or
+            alone the cluster. They are sent whole.
+        columns
+            Columns of a job table by what they are, such as ``{"arrival": "Submit"}``; the others
+            are guessed.
+        host_type
+            Machine of all hosts, such as ``"dgx-h100"``, where a topology file tells none.
+        **options
+            Options of the reader, as of ``alloc instances import``.
+
+        Raises
+        ------
+        InstanceError
+            If a file cannot be read here or there, or an option makes no sense.
+        """
+        body = {
+            "files": [_uploaded(Path(file)) for file in files],
+            "columns": dict(columns or {}),
+            "host_type": host_type,
+            "options": options,
+        }
+        return self._submit("read-files", reading_of, body).result()
+
     def submit(
         self, operation: str, body: Mapping[str, Any], *, label: str | None = None
     ) -> RemoteJob[Any]:
@@ -317,6 +358,18 @@ def _body(operation: str, body: Mapping[str, Any]) -> bytes:
             f"client: an option of {operation} cannot be written as JSON ({error}); give plain "
             "values, finite numbers and documents."
         ) from None
+
+
+def _uploaded(path: Path) -> dict[str, str]:
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise InstanceError(f"{path}: cannot be read ({error.strerror}); check the path.") from None
+    return {
+        "name": path.name,
+        "content": base64.b64encode(content).decode(),
+        "encoding": "base64",
+    }
 
 
 def _plain(part: Problem | str) -> Any:

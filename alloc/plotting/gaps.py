@@ -10,7 +10,7 @@ import numpy as np
 
 from alloc.comparison.intervals import Interval
 from alloc.plotting.axes import axes_to_draw_on, set_title
-from alloc.plotting.palette import INK, MUTED, OKABE_ITO, OPTIMUM
+from alloc.plotting.palette import INK, MUTED, OKABE_ITO, is_best
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -47,7 +47,7 @@ def plot_gaps(
     ax = axes_to_draw_on(ax, 7.0, 1.2 + 0.34 * len(order))
     rows = np.arange(len(order))
     means = [100.0 * known[name].mean if name in known else 0.0 for name in order]
-    colours = [INK if name == OPTIMUM else OKABE_ITO["blue"] for name in order]
+    colours = [INK if is_best(name) else OKABE_ITO["blue"] for name in order]
     ax.barh(rows, means, height=0.62, color=colours, zorder=2)
     ends = [_draw_interval(ax, row, known.get(name)) for row, name in enumerate(order)]
     for row, name in enumerate(order):

@@ -27,7 +27,10 @@ OKABE_ITO: Mapping[str, str] = MappingProxyType(
 `INK`, and yellow, which cannot be seen on white and, darkened, not be told from orange."""
 
 OPTIMUM = "optimum"
-"""Name of the row of the solved schedule in every table and figure."""
+"""Name of the row of the solved schedule in every table and figure, where it is proved optimal."""
+
+BEST_FOUND = "best found"
+"""Its name where that is not proved."""
 
 _DASHES: tuple[str | tuple[int, tuple[int, ...]], ...] = ("-", (0, (5, 2)), (0, (1, 1)))
 
@@ -51,6 +54,17 @@ class LineStyle:
     width: float
 
 
+def is_best(name: str) -> bool:
+    """Return whether a series is the best schedule there is, alone or with equal ones.
+
+    Parameters
+    ----------
+    name
+        Its label; of equal schedules the names with ``=`` between them, the best first.
+    """
+    return name.partition(" = ")[0] in (OPTIMUM, BEST_FOUND)
+
+
 def line_styles(names: Iterable[str]) -> dict[str, LineStyle]:
     """Return a style for each name: the optimum in thick ink, the others by colour, then by dash.
 
@@ -60,7 +74,7 @@ def line_styles(names: Iterable[str]) -> dict[str, LineStyle]:
     styles: dict[str, LineStyle] = {}
     position = 0
     for name in names:
-        if name == OPTIMUM:
+        if is_best(name):
             styles[name] = LineStyle(INK, "-", 2.4)
             continue
         colour = colours[position % len(colours)]

@@ -65,16 +65,19 @@ class Frame:
         The cells of each column, by its name; all of one length.
     units
         Units of columns beside those that their names say.
+    num_left_out
+        Rows that there are beyond those in the columns.
     """
 
     name: str
     columns: Mapping[str, Sequence[Any]]
     units: Mapping[str, str] = field(default_factory=dict)
+    num_left_out: int = 0
 
     @property
     def num_rows(self) -> int:
-        """Number of rows."""
-        return len(next(iter(self.columns.values()), ()))
+        """Number of rows, with those that are left out."""
+        return len(next(iter(self.columns.values()), ())) + self.num_left_out
 
     def all_units(self) -> dict[str, str]:
         """Return the unit of each column that has one."""
@@ -143,13 +146,16 @@ def _chosen(value: Any, table: str | None) -> Frame:
 
 
 @singledispatch
-def frames_of(value: Any) -> list[Frame]:
+def frames_of(value: Any, max_items: int | None = None) -> list[Frame]:
     """Return the tables of a value, the main one first.
 
     Parameters
     ----------
     value
         A result, a solution, a comparison, a plan, a report, a simulation or a topology.
+    max_items
+        Of longer lists only so many items are made into rows, 1 or more, and the others counted:
+        of a schedule of many runs the first are wanted at once. None: all of them.
     """
     record = as_record(value, "solution") if isinstance(value, np.ndarray) else value
     frames: list[Frame] = []
@@ -158,7 +164,7 @@ def frames_of(value: Any) -> list[Frame]:
     for part in dataclasses.fields(record):
         inner = getattr(record, part.name)
         if isinstance(inner, Result):
-            frames += frames_of(inner)
+            frames += frames_of(inner, max_items)
         elif isinstance(inner, Mapping):
             frames.append(
                 Frame(
@@ -169,13 +175,13 @@ def frames_of(value: Any) -> list[Frame]:
         elif isinstance(inner, _PLAIN) or dataclasses.is_dataclass(inner):
             single |= _single(inner, part.name)
         else:
-            frames.append(_list_frame(part.name, list(inner), kinds[part.name]))
+            frames.append(_list_frame(part.name, _sliceable(inner), kinds[part.name], max_items))
     return frames + ([_frame("facts", [single])] if single else [])
 
 
 @frames_of.register
-def _(result: Result) -> list[Frame]:  # type: ignore[type-arg]
-    frames = [] if result.solution is None else frames_of(result.solution)
+def _(result: Result, max_items: int | None = None) -> list[Frame]:  # type: ignore[type-arg]
+    frames = [] if result.solution is None else frames_of(result.solution, max_items)
     frames.append(_frame("certificate", [_certificate_row(result.certificate)]))
     if result.stages:
         frames.append(_frame("stages", [_certificate_row(one) for one in result.stages]))
@@ -188,7 +194,7 @@ def _(result: Result) -> list[Frame]:  # type: ignore[type-arg]
 
 
 @frames_of.register
-def _(comparison: Comparison) -> list[Frame]:
+def _(comparison: Comparison, max_items: int | None = None) -> list[Frame]:
     unit = objective(comparison.settings.objective).unit
     rows = []
     for one in comparison.rows:
@@ -205,7 +211,7 @@ def _(comparison: Comparison) -> list[Frame]:
 
 
 @frames_of.register
-def _(found: SimulationResult) -> list[Frame]:
+def _(found: SimulationResult, max_items: int | None = None) -> list[Frame]:
     rows = []
     for job in found.instance.jobs:
         end_s = found.completion_s[job.id]
@@ -219,11 +225,11 @@ def _(found: SimulationResult) -> list[Frame]:
                 "late": job.id in found.late,
             }
         )
-    return [_frame("jobs", rows), *frames_of(found.schedule)]
+    return [_frame("jobs", rows), *frames_of(found.schedule, max_items)]
 
 
 @frames_of.register
-def _(plan: OperationPlan) -> list[Frame]:
+def _(plan: OperationPlan, max_items: int | None = None) -> list[Frame]:
     rows = [
         {"node": node.node, "type": node.type, "job": job, "gpus": gpus}
         for node in plan.nodes
@@ -233,7 +239,7 @@ def _(plan: OperationPlan) -> list[Frame]:
 
 
 @frames_of.register
-def _(report: PlanReport) -> list[Frame]:
+def _(report: PlanReport, max_items: int | None = None) -> list[Frame]:
     document = encode_report(report)
     hosts, account = [], document["account"]
     for one in () if account is None else account["hosts"]:
@@ -243,11 +249,11 @@ def _(report: PlanReport) -> list[Frame]:
     costs = [{"part": part, "money": money} for part, money in (document["costs"] or {}).items()]
     found = [_frame("hosts", hosts)] if hosts else []
     found += [_frame("costs", costs, {"money": report.problem.currency})] if costs else []
-    return found + frames_of(report.result)
+    return found + frames_of(report.result, max_items)
 
 
 @frames_of.register
-def _(topology: Topology) -> list[Frame]:
+def _(topology: Topology, max_items: int | None = None) -> list[Frame]:
     domains = {domain.id: domain for domain in topology.domains}
     types = {kind.name: kind for kind in topology.host_types}
     rows = []
@@ -265,7 +271,7 @@ def _(topology: Topology) -> list[Frame]:
     return [
         _frame("hosts", rows),
         *(
-            _list_frame(name, list(getattr(topology, name)), get_type_hints(Topology)[name])
+            _list_frame(name, getattr(topology, name), get_type_hints(Topology)[name], max_items)
             for name in ("host_types", "domains", "links")
         ),
     ]
@@ -277,15 +283,29 @@ def _frame(name: str, rows: Sequence[Row], units: Mapping[str, str] | None = Non
     return Frame(name, {column: [row.get(column) for row in rows] for column in names}, units or {})
 
 
-def _list_frame(name: str, items: Sequence[Any], kind: Any) -> Frame:
+def _list_frame(name: str, items: Sequence[Any], kind: Any, max_items: int | None) -> Frame:
     """Return a list as a table, also an empty one: its type says the columns."""
-    if items and not dataclasses.is_dataclass(items[0]):
-        return Frame(name, {"number": list(range(len(items))), name: [_cell(i) for i in items]})
-    if items:
-        return _frame(name, [row for item in items for row in _flat(item)])
+    shown, others = items[:max_items], () if max_items is None else items[max_items:]
+    if len(items) and not dataclasses.is_dataclass(items[0]):
+        columns = {"number": list(range(len(shown))), name: [_cell(i) for i in shown]}
+        return Frame(name, columns, num_left_out=len(others))
+    if len(items):
+        frame = _frame(name, [row for item in shown for row in _flat(item)])
+        return dataclasses.replace(frame, num_left_out=sum(map(_num_rows, others)))
     inner = _item_class(kind)
-    columns = ["number", name] if inner is None else list(_empty_row(inner))
-    return Frame(name, {column: [] for column in columns})
+    names = ["number", name] if inner is None else list(_empty_row(inner))
+    return Frame(name, {column: [] for column in names})
+
+
+def _sliceable(items: Any) -> Sequence[Any]:
+    return items if isinstance(items, tuple | list) else list(items)
+
+
+def _num_rows(record: Any) -> int:
+    """Return how many rows `_flat` makes of a dataclass."""
+    kind: Any = type(record)  # as in `_flat`
+    several = _list_of_records(kind)
+    return 1 if several is None else max(1, sum(map(_num_rows, getattr(record, several[0]))))
 
 
 def _flat(record: Any) -> list[Row]:

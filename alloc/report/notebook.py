@@ -106,7 +106,7 @@ def certificate_line(certificate: Certificate) -> str:
 
 
 def _all_tables(value: Any) -> list[Table]:
-    return [_table(frame) for frame in frames_of(value) if frame.num_rows]
+    return [_table(frame) for frame in frames_of(value, _MAX_ROWS) if frame.num_rows]
 
 
 def _table(frame: Frame) -> Table:
@@ -118,15 +118,22 @@ def _table(frame: Frame) -> Table:
         Column(name, any(isinstance(one, int | float) for one in cells))
         for name, cells in frame.columns.items()
     ]
-    rows = [tuple(map(_text, row)) for row in zip(*frame.columns.values(), strict=True)]
-    return Table(frame.name.replace("_", " "), tuple(columns), tuple(rows))
+    first = zip(*(cells[:_MAX_ROWS] for cells in frame.columns.values()), strict=True)
+    rows = tuple(tuple(map(_text, row)) for row in first)
+    return Table(
+        frame.name.replace("_", " "), tuple(columns), rows, _more(frame.num_rows - len(rows))
+    )
 
 
 def _shortened(table: Table) -> Table:
     if len(table.rows) <= _MAX_ROWS or table.title in _OWN_TABLES:
         return table
-    more = f"{len(table.rows) - _MAX_ROWS:,} more rows"
-    return Table(table.title, table.columns, table.rows[:_MAX_ROWS], (*table.remarks, more))
+    more = _more(len(table.rows) - _MAX_ROWS)
+    return Table(table.title, table.columns, table.rows[:_MAX_ROWS], (*table.remarks, *more))
+
+
+def _more(num_rows: int) -> tuple[str, ...]:
+    return (f"{num_rows:,} more rows",) if num_rows else ()
 
 
 def _text(value: object) -> str:

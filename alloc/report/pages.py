@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
@@ -26,9 +28,21 @@ def page(template: str, **values: Any) -> str:
     values
         What it shows, beside the style, the version and ``draw`` for its figures.
     """
-    style = files("alloc.report").joinpath("report.css").read_text(encoding="utf-8")
     found = _environment().get_template(template)
-    return found.render(version=alloc_version(), style=style, draw=_inline, **values)
+    return found.render(
+        version=alloc_version(), style=_text_of("report.css"), draw=_inline, **values
+    )
+
+
+def script() -> tuple[str, str]:
+    """Return the script of pages, and what a page's policy says to let it run and no other."""
+    text = _text_of("report.js")
+    digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+    return text, f"'sha256-{digest}'"
+
+
+def _text_of(name: str) -> str:
+    return files("alloc.report").joinpath(name).read_text(encoding="utf-8")
 
 
 def page_table(table: TextTable) -> Table:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Sequence
@@ -11,13 +12,27 @@ from pathlib import Path
 from alloc.comparison import Comparison
 from alloc.comparison.records import family_of
 from alloc.comparison.settings import OPTIMUM
-from alloc.comparison.tables import USES, gap_table, terms
+from alloc.comparison.tables import (
+    NOTHING,
+    USES,
+    Column,
+    Table,
+    gap_table,
+    objective_words,
+    show_number,
+    terms,
+)
 from alloc.documents.files import write_text
 from alloc.errors import InstanceError, nearest
+from alloc.objectives import objective
 from alloc.plotting import save_figure
-from alloc.report.pages import page
-from alloc.report.sections import Section, build_section
+from alloc.report.explorer import explorer_data, to_script
+from alloc.report.pages import page, script
+from alloc.report.sections import Section, best_word, build_section
 from alloc.report.verdict import contrast
+
+MAX_TABLE_ROWS = 1_000
+"""Rows of the table of simulations: more are slow to sort in a browser, and to read in any."""
 
 
 def write_report(
@@ -73,11 +88,10 @@ def write_report(
         )
     sections = [
         build_section(comparison, fingerprint, beside, slug(comparison, fingerprint))
-        for fingerprint in comparison.experiment.fingerprints
-        if fingerprint in comparison.bounds
+        for fingerprint in _drawn(comparison)
     ]
     target = Path(path)
-    write_text(target, _page(comparison, sections, title, command))
+    write_text(target, _page(comparison, sections, beside, title, command))
     written = [target]
     if figures is not None:
         for drawing in (drawing for section in sections for drawing in section.drawings):
@@ -116,8 +130,67 @@ def python_call(comparison: Comparison) -> str:
     return "\n".join(lines)
 
 
+def show_size(num_bytes: int) -> str:
+    """Return a size with the unit that suits it.
+
+    Parameters
+    ----------
+    num_bytes
+        The size, bytes, 0 or more.
+    """
+    kib = num_bytes / 1024
+    return f"{kib:,.0f} KiB" if kib < 1024 else f"{kib / 1024:,.1f} MiB"
+
+
+def _drawn(comparison: Comparison) -> list[str]:
+    """Return the fingerprints of the instances that have a section, in order."""
+    return [f for f in comparison.experiment.fingerprints if f in comparison.bounds]
+
+
+def _row_table(comparison: Comparison) -> Table:
+    """Return every simulation as a row, of very many the first."""
+    unit = objective(comparison.settings.objective).unit
+    columns = (
+        Column("scheduler", False),
+        Column("instance", False),
+        Column("seed", True),
+        Column(f"{objective_words(comparison.settings.objective)}{unit and f', {unit}'}", True),
+        Column("gap, %", True),
+        Column("mean JCT, s", True),
+        Column("GPUs used, %", True),
+    )
+    found = comparison.rows
+    rows = tuple(
+        (
+            best_word(comparison, comparison.instance(row.fingerprint))
+            if row.scheduler == OPTIMUM
+            else row.scheduler,
+            row.instance,
+            NOTHING if row.seed is None else str(row.seed),
+            _number(row.objective),
+            _number(row.gap, 100.0),
+            _number(row.metrics.get("mean_jct_s")),
+            _number(row.metrics.get("utilisation"), 100.0),
+        )
+        for row in found[:MAX_TABLE_ROWS]
+    )
+    more = len(found) - len(rows)
+    remarks = (f"{more:,} more rows are in the data of the comparison.",) if more else ()
+    return Table(f"All {len(found):,} simulations", columns, rows, remarks)
+
+
+def _number(value: object, scale: float = 1.0) -> str:
+    if not isinstance(value, int | float) or not math.isfinite(value):
+        return NOTHING
+    return show_number(scale * value)
+
+
 def _page(
-    comparison: Comparison, sections: Sequence[Section], title: str, command: str | None
+    comparison: Comparison,
+    sections: Sequence[Section],
+    beside: str,
+    title: str,
+    command: str | None,
 ) -> str:
     # A family of one instance has its table further down.
     counts = Counter(family_of(comparison.instances[f]) for f in comparison.bounds)
@@ -126,8 +199,20 @@ def _page(
         for family, count in counts.items()
         if count > 1
     ]
+    data = {
+        section.anchor: to_script(
+            explorer_data(comparison, comparison.instance(fingerprint), beside, len(sections))
+        )
+        for section, fingerprint in zip(sections, _drawn(comparison), strict=True)
+    }
+    code, policy = script()
     return page(
         "report.html.j2",
+        data=data,
+        data_size=show_size(sum(map(len, data.values()))),
+        code=code,
+        policy=policy,
+        rows=_row_table(comparison),
         title=title,
         optimum=OPTIMUM,
         schedulers=comparison.schedulers,

@@ -31,6 +31,7 @@ from alloc.plotting import (
     plot_utilisation,
 )
 from alloc.plotting.axes import time_unit
+from alloc.plotting.palette import BEST_FOUND
 from alloc.plotting.trace import trace_of
 from alloc.problems.allocation.instance import Instance
 from alloc.problems.allocation.solution import Schedule
@@ -59,12 +60,16 @@ class Drawing:
         What a reader would learn from it, for those who cannot see it.
     figure
         The figure.
+    is_explored
+        Whether the interactive charts show the same, so that it is for paper and for browsers
+        without scripts only.
     """
 
     name: str
     caption: str
     alternative: str
     figure: Figure
+    is_explored: bool = False
 
 
 @dataclass(frozen=True)
@@ -121,7 +126,7 @@ def build_section(comparison: Comparison, fingerprint: str, beside: str, anchor:
     instance = comparison.instance(fingerprint)
     summaries = [s for s in comparison.per_instance() if s.group == instance.name]
     builders: Sequence[Callable[[], Drawing | None]] = (
-        lambda: _gaps(instance, summaries, anchor),
+        lambda: _gaps(comparison, instance, summaries, anchor),
         lambda: _gantt(comparison, instance, beside, anchor),
         lambda: _utilisation(comparison, instance, beside, anchor),
         lambda: _jcts(comparison, instance, beside, anchor),
@@ -221,8 +226,11 @@ def _seconds(value: float | None) -> str | None:
     return None if value is None or math.isinf(value) else f"{show_exact(value)} s"
 
 
-def _gaps(instance: Instance, summaries: Sequence[Summary], anchor: str) -> Drawing | None:
-    gaps = {s.scheduler: s.gap for s in summaries}
+def _gaps(
+    comparison: Comparison, instance: Instance, summaries: Sequence[Summary], anchor: str
+) -> Drawing | None:
+    best = best_word(comparison, instance)
+    gaps = {best if s.scheduler == OPTIMUM else s.scheduler: s.gap for s in summaries}
     if not any(gap.count for gap in gaps.values()):
         return None
     figure = new_figure(8.5, 1.1 + 0.33 * len(gaps))
@@ -258,7 +266,7 @@ def _gantt(comparison: Comparison, instance: Instance, beside: str, anchor: str)
     figure = new_figure(8.5, min(2.4 + 0.34 * len(instance.jobs), 10.5))
     above = figure.add_subplot(2, 1, 1)
     axes = (above, figure.add_subplot(2, 1, 2, sharex=above, sharey=above))
-    best = _best_word(comparison, instance)
+    best = best_word(comparison, instance)
     plot_gantt_pair(instance, (found[OPTIMUM], found[beside]), (best, beside), axes=axes)
     return Drawing(
         f"{anchor}-gantt",
@@ -268,13 +276,23 @@ def _gantt(comparison: Comparison, instance: Instance, beside: str, anchor: str)
         f"{_makespan(comparison, instance, OPTIMUM)}, with {beside} at "
         f"{_makespan(comparison, instance, beside)}.",
         figure,
+        is_explored=True,
     )
 
 
-def _best_word(comparison: Comparison, instance: Instance) -> str:
+def best_word(comparison: Comparison, instance: Instance) -> str:
+    """Return how the best schedule found is called: ``optimum`` only when that is proved.
+
+    Parameters
+    ----------
+    comparison
+        The comparison.
+    instance
+        The instance.
+    """
     certificate = comparison.bound(instance.fingerprint).certificate
     proved = certificate is not None and certificate.status == "optimal"
-    return OPTIMUM if proved else "best found"
+    return OPTIMUM if proved else BEST_FOUND
 
 
 def _makespan(comparison: Comparison, instance: Instance, name: str) -> str:
@@ -286,7 +304,9 @@ def _makespan(comparison: Comparison, instance: Instance, name: str) -> str:
 def _utilisation(
     comparison: Comparison, instance: Instance, beside: str, anchor: str
 ) -> Drawing | None:
-    found = _schedules(comparison, instance, (OPTIMUM, beside))
+    best = best_word(comparison, instance)
+    schedules = _schedules(comparison, instance, (OPTIMUM, beside))
+    found = {best if name == OPTIMUM else name: one for name, one in schedules.items()}
     if not found:
         return None
     gpus = bool(instance.topology.capacity[:, 0].sum())
@@ -305,6 +325,7 @@ def _utilisation(
         f"Lines of the share of {held} held over time on {instance.name}, for "
         f"{' and '.join(found)}.",
         figure,
+        is_explored=True,
     )
 
 
@@ -314,18 +335,21 @@ def _jcts(comparison: Comparison, instance: Instance, beside: str, anchor: str) 
         return None
     jcts = {name: comparison.jcts(instance.fingerprint, name) for name in names}
     groups = told_apart(jcts, mean_gaps(comparison, instance.fingerprint), beside)
+    best = best_word(comparison, instance)
+    labels = {name: best if name == OPTIMUM else name for name in names}
     figure = new_figure(8.5, 3.4)
     # The legend has room for two names; which others are equal, the table's remarks say.
     plot_jct_distribution(
         {
-            " = ".join(names[:2]) + (f" = {len(names) - 2} more" if names[2:] else ""): jcts[
-                names[0]
-            ]
-            for names in groups
+            " = ".join(labels[name] for name in alike[:2])
+            + (f" = {len(alike) - 2} more" if alike[2:] else ""): jcts[alike[0]]
+            for alike in groups
         },
         ax=figure.add_subplot(),
     )
-    medians = ", ".join(f"{n} {show_time(sorted(v)[(len(v) - 1) // 2])}" for n, v in jcts.items())
+    medians = ", ".join(
+        f"{labels[n]} {show_time(sorted(v)[(len(v) - 1) // 2])}" for n, v in jcts.items()
+    )
     drawn = sum(map(len, groups))
     left_out = f" {drawn} of {len(jcts)} are drawn, from the best to the worst."
     return Drawing(
@@ -334,6 +358,7 @@ def _jcts(comparison: Comparison, instance: Instance, beside: str, anchor: str) 
         + (left_out if drawn < len(jcts) else ""),
         f"Distributions of job completion times on {instance.name}. Medians: {medians}.",
         figure,
+        is_explored=True,
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from alloc.comparison import Comparison
 from alloc.comparison.settings import OPTIMUM
@@ -17,10 +17,7 @@ REFERENCE = "fifo"
 
 
 def mean_gaps(comparison: Comparison, fingerprint: str | None = None) -> dict[str, float]:
-    """Return the mean gap of each scheduler, the smallest first.
-
-    Schedulers with fewer gaps than others are left out: a mean over other seeds or instances
-    cannot be compared.
+    """Return the mean gap of each scheduler that can be compared, the smallest first.
 
     Parameters
     ----------
@@ -35,8 +32,22 @@ def mean_gaps(comparison: Comparison, fingerprint: str | None = None) -> dict[st
             continue
         if fingerprint in (None, row.fingerprint):
             gaps.setdefault(row.scheduler, []).append(row.gap)
+    return comparable_means(gaps)
+
+
+def comparable_means(gaps: Mapping[str, Sequence[float]]) -> dict[str, float]:
+    """Return the mean gap by scheduler, the smallest first.
+
+    Schedulers with fewer gaps than others are left out: a mean over other seeds or instances
+    cannot be compared.
+
+    Parameters
+    ----------
+    gaps
+        The gaps of each scheduler, one for each instance and seed that it has one for.
+    """
     count = max(map(len, gaps.values()), default=0)
-    means = {name: math.fsum(v) / count for name, v in gaps.items() if len(v) == count}
+    means = {name: math.fsum(v) / count for name, v in gaps.items() if v and len(v) == count}
     return dict(sorted(means.items(), key=lambda item: item[1]))
 
 
@@ -81,7 +92,7 @@ def verdict(comparison: Comparison, fingerprint: str) -> str | None:
     if other in best:
         return f"{first}." if len(gaps) == 1 else f"{first}, and no scheduler less."
     word = "scheduler" if len(best) == 1 else "schedulers"
-    return f"{first}; best {word}: {_listed(best)}, {most}{show_percent(gaps[best[0]])}."
+    return f"{first}; best {word}: {listed(best)}, {most}{show_percent(gaps[best[0]])}."
 
 
 def ties(comparison: Comparison, fingerprint: str) -> list[str]:
@@ -123,14 +134,21 @@ def ties(comparison: Comparison, fingerprint: str) -> list[str]:
 
 
 def _why(names: Sequence[str], places: dict[str, object]) -> str:
-    listed = _listed(names)
+    those = listed(names)
     if all(places[name] == places[names[0]] for name in names):
-        return f"{listed} tie: here they decide the same."
+        return f"{those} tie: here they decide the same."
     return (
-        f"{listed} tie: here they run the same jobs on as many GPUs at the same times, on other "
+        f"{those} tie: here they run the same jobs on as many GPUs at the same times, on other "
         "hosts, which made no difference."
     )
 
 
-def _listed(names: Sequence[str]) -> str:
+def listed(names: Sequence[str]) -> str:
+    """Return names as they stand in a sentence: the last after "and".
+
+    Parameters
+    ----------
+    names
+        One or more.
+    """
     return " and ".join(part for part in (", ".join(names[:-1]), names[-1]) if part)

@@ -21,6 +21,7 @@ from alloc.server.requests import (
     Request,
     SolveRequest,
 )
+from alloc.server.requests_files import InspectFilesRequest, ReadFilesRequest
 from alloc.server.requests_planning import FrontRequest, PlanRequest, WhatIfRequest
 from alloc.server.requests_sizing import (
     OperateRequest,
@@ -216,6 +217,22 @@ OPERATIONS: Sequence[Operation] = (
         OperateRequest,
         "alloc.server.runs_sizing:run_operate",
         "An operation result document: the decision with its certificate.",
+        _time_limit,
+    ),
+    Operation(
+        "inspect-files",
+        "Say what uploaded files are, and which column of a job table is what.",
+        InspectFilesRequest,
+        "alloc.server.runs_files:run_inspect_files",
+        "An inspection: the role of each file, columns, and the options of reading them.",
+        _time_limit,
+    ),
+    Operation(
+        "read-files",
+        "Make an instance, or a cluster, of uploaded files.",
+        ReadFilesRequest,
+        "alloc.server.runs_files:run_read_files",
+        "A reading: an instance or a topology, with the account of what was left out.",
         _time_limit,
     ),
 )

@@ -12,8 +12,10 @@ from ortools.sat.python import cp_model  # noqa: F401
 
 import alloc.comparison
 import alloc.instances
+import alloc.instances.topologies
 import alloc.server.bodies
 import alloc.server.runs
+import alloc.server.runs_files
 import alloc.server.runs_planning
 import alloc.server.runs_sizing
 import alloc.server.worker

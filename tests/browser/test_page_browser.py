@@ -9,6 +9,7 @@ from inference_problems import a_problem
 from quota_problems import a_quota_problem
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.support.ui import Select
 from server_harness import Running
 
 from alloc.instances.operation import generate_operation
@@ -204,9 +205,9 @@ def test_all_of_it_works_by_keyboard_and_the_focus_can_be_seen(page):
 
 def test_what_is_wrong_is_said_at_the_field_in_the_words_of_the_server(page):
     for field, value, words in (
-        ("number/offers/0/price", "dear", "Input should be a valid number"),
+        ("number/offers/0/price", "dear", "give a number"),
         ("number/offers/0/price", "-3", 'offer "buy a100": price is -3; it must be 0 or more.'),
-        ("option/time_limit_s", "0", "Input should be greater than 0"),
+        ("option/time_limit_s", "0", "give more than 0"),
     ):
         page.load("planning-tiny")
         page.fill(field, value)
@@ -223,10 +224,78 @@ def test_what_is_wrong_is_said_at_the_field_in_the_words_of_the_server(page):
 
 
 def test_text_that_is_not_json_is_said_beside_it(page):
+    page.all("#document-part summary")[0].click()
     page.fill("document", '{"kind": ')
     page.click("run")
     assert page.text("document-error").startswith("not JSON")
     assert page.focused.get_attribute("id") == "document"
+
+
+JOBS = "JobID,Submit,Elapsed,Cards\n1,0,600,8\n2,60,300,4\n3,90,soon,4\n"
+
+
+def read(page):
+    """Wait until files have been read or refused; return what is wrong, and what was read."""
+    page.until(lambda: page.get("read").is_enabled() and page.get("uploads").is_displayed())
+    return page.text("upload-error"), page.text("reading")
+
+
+def test_a_table_and_a_cluster_become_a_problem_that_is_solved(page, tmp_path):
+    """A column is named, a machine is named; then rows are counted, and the jobs are solved."""
+    jobs, cluster = tmp_path / "jobs.csv", tmp_path / "cluster.conf"
+    jobs.write_text(JOBS)
+    cluster.write_text("SwitchName=leaf Nodes=n[1-2]\n")
+    page.get("file").send_keys(f"{jobs}\n{cluster}")
+    wrong, _ = page.until(lambda: [found for found in [read(page)] if found[0]])[0]
+    assert wrong.startswith("jobs.csv: no column looks like the gpus of jobs; choose it")
+    Select(page.get("column-gpus")).select_by_visible_text("Cards")
+    page.click("read")
+    page.until(lambda: "name their machine" in read(page)[0])
+    page.fill("host-type", "dgx-h100")
+    page.click("read")
+    page.until(lambda: "2 jobs for 16 GPUs on 2 hosts; 1 of 3 rows left out" in read(page)[1])
+    assert read(page)[0] == ""
+    assert "line 3: 3,90,soon,4" not in page.value("document")
+    assert json.loads(page.value("document"))["topology"]["host_types"][0]["name"] == "dgx-h100"
+    audit(page)
+    assert page.run().startswith("Proved optimal: no answer has a better weighted jct than 900 s")
+
+    # What is wrong now is not what the last answer is about.
+    jobs.write_text('"' * 70_000)
+    page.click("drop-files")
+    page.get("file").send_keys(str(jobs))
+    page.until(lambda: "longer than 65536 characters" in read(page)[0])
+    assert page.text("result") == ""
+    assert not page.get("downloads").is_displayed()
+
+
+def test_no_error_stands_above_an_old_answer(page):
+    """Whatever is refused, at the field or by the server, the answer before it goes."""
+    page.load("elastic-tiny/01")
+    for spoil, words in (
+        (lambda: page.fill("number/jobs/0/work", "-3"), "work is -3"),
+        (lambda: page.fill("number/jobs/0/arrival_s", "soon"), "give a number"),
+        (lambda: page.fill("document", "{"), "not JSON"),
+    ):
+        page.load("elastic-tiny/01")
+        assert page.run()
+        spoil()
+        page.click("run")
+        page.until(lambda words=words: words in page.text("errors") + page.text("document-error"))
+        assert page.text("result") == ""
+        said = page.text("errors")
+        assert "/instance" not in said
+        assert "/v1/" not in said
+        assert "null" not in said
+
+
+def test_the_address_of_a_job_brings_back_what_was_asked(page, served):
+    job = done(served, "explain", "kept", instance="elastic-tiny/02")
+    page.open(f"{served.base_url}#job={job['id']}")
+    page.verdict()
+    assert page.value("operation") == "explain"
+    assert '"name": "elastic-tiny/02"' in page.value("document")
+    assert page.value("example").endswith("elastic-tiny/02")
 
 
 def test_names_are_shown_as_text_whatever_they_hold(page):

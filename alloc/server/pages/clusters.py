@@ -6,6 +6,9 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from alloc.comparison.settings import OPTIMUM
+from alloc.families import FAMILIES
+from alloc.report.verdict import comparable_means, listed
 from alloc.server.pages.charts import Series, bars, gantt, show, steps
 from alloc.server.pages.parts import (
     Document,
@@ -28,7 +31,8 @@ _UNITS = ((86_400.0, "days"), (3600.0, "hours"), (60.0, "minutes"), (1.0, "secon
 def solve_view(result: Document, instance: Instance | None) -> View:
     """Return what a solve shows."""
     certificate = result["certificate"]
-    verdict, tone = verdict_of(certificate)
+    unit = "" if instance is None else _unit_of(certificate, instance)
+    verdict, tone = verdict_of(certificate, unit)
     if result.get("conflict"):
         verdict = f"{verdict} {result['conflict']}"
     solution = result.get("solution") or {}
@@ -42,7 +46,7 @@ def solve_view(result: Document, instance: Instance | None) -> View:
         f"Solve: {name}",
         verdict,
         tone,
-        certificate_facts(certificate),
+        certificate_facts(certificate, unit),
         figures,
         tables,
         _log(result),
@@ -95,10 +99,19 @@ def explain_view(found: Document) -> View:
 def compare_view(comparison: Document) -> View:
     """Return what a comparison of schedulers shows: their gaps to the certified bound."""
     rows = [row for row in comparison["rows"] if row.get("error") is None]
-    found = _means(rows, "gap")
-    names = list(found)
-    jct = _means(rows, "mean_jct_s")
-    use = _means(rows, "utilisation")
+    # The best schedule found is the optimum only where that is proved.
+    proved = all(
+        (bound["certificate"] or {}).get("status") == "optimal" for bound in comparison["bounds"]
+    )
+    word = OPTIMUM if proved and comparison["bounds"] else "best found"
+    gaps = _values(rows, "gap")
+    rivals = {name: values for name, values in gaps.items() if name != OPTIMUM}
+    means = comparable_means(rivals)
+    complete = max(map(len, rivals.values()), default=0)
+    if gaps.get(OPTIMUM):
+        means = {OPTIMUM: _mean(gaps[OPTIMUM]), **means}
+    names = [*means, *(name for name in gaps if name not in means)]
+    jct, use = _values(rows, "mean_jct_s"), _values(rows, "utilisation")
     failed = [
         f"{r['scheduler']} on {r['instance']}: {r['error']}"
         for r in comparison["rows"]
@@ -109,29 +122,40 @@ def compare_view(comparison: Document) -> View:
         "Schedulers against the bound",
         ("scheduler", "gap, %", "mean completion time, s", "utilisation, %"),
         [
-            (name, show(_percent(found[name])), show(jct[name]), show(_percent(use[name])))
+            (
+                {OPTIMUM: word}.get(name, name)
+                if name in means
+                else f"{name} (has a gap in {len(gaps[name])} of {complete} runs: not compared)",
+                show(_percent(_mean(gaps[name]))),
+                show(_mean(jct[name])),
+                show(_percent(_mean(use[name]))),
+            )
             for name in names
         ],
     )
-    shown = [name for name in names if math.isfinite(found[name])]
-    percents = [_percent(found[name]) for name in shown]
-    spoken = "; ".join(f"{n} {show(v)} %" for n, v in zip(shown, percents, strict=True))
+    percents = [_percent(value) for value in means.values()]
+    labels = [{OPTIMUM: word}.get(name, name) for name in means]
+    spoken = "; ".join(f"{n} {show(v)} %" for n, v in zip(labels, percents, strict=True))
     figures = []
     tables = []
-    if shown:
-        svg = bars(f"{caption} {spoken}.", shown, [Series("gap", percents)], "gap, %")
+    if means:
+        svg = bars(f"{caption} {spoken}.", labels, [Series("gap", percents)], "gap, %")
         figures.append(Figure(caption, svg, table))
     else:
         tables.append(table)
-    rivals = [name for name in shown if name != "optimum"]
+    found = {name: value for name, value in means.items() if name != OPTIMUM}
     verdict = "No scheduler could be compared with a bound."
-    if rivals:
-        best = min(rivals, key=lambda name: found[name])
-        verdict = f"{best} comes nearest: {show(_percent(found[best]))} % above the proved bound."
+    if found:
+        least = min(found.values())
+        best = [name for name, value in found.items() if value == least]
+        verb = "comes" if len(best) == 1 else "come"
+        verdict = (
+            f"{listed(best)} {verb} nearest: {show(_percent(least))} % above the proved bound."
+        )
     return View(
         "Compare schedulers",
         verdict,
-        "bad" if failed else "good" if rivals else "fair",
+        "bad" if failed else "good" if found else "fair",
         figures=figures,
         tables=tables,
         lists=[("Failed", failed)] if failed else [],
@@ -186,6 +210,15 @@ def schedule_figures(scenarios: Sequence[Scenario]) -> list[Figure]:
         svg = bars(f"{caption} {spoken}.", [one.name for one in those], series, words)
         figures.append(Figure(caption, svg, table))
     return figures
+
+
+def _unit_of(certificate: Document, instance: Instance) -> str:
+    """Return the unit of what was optimised; of a goal of several levels there is none."""
+    family = FAMILIES.get(str(certificate.get("formulation")))
+    name = certificate["objective_name"]
+    if family is None or name not in family.objectives:
+        return ""
+    return family.unit(instance, name)
 
 
 def _schedule_figures(runs: Sequence[Any], instance: Instance | None) -> list[Figure]:
@@ -275,15 +308,20 @@ def _assignment_table(assignments: Sequence[Any]) -> Table:
     )
 
 
-def _means(rows: Sequence[Document], measure: str) -> dict[str, float]:
-    """Return the mean of a measure by scheduler, in order; not a number where it is unknown."""
+def _values(rows: Sequence[Document], measure: str) -> dict[str, list[float]]:
+    """Return the known values of a measure by scheduler, in order."""
     found: dict[str, list[float]] = {}
     for row in rows:
         value = row.get(measure, row["metrics"].get(measure))
         values = found.setdefault(row["scheduler"], [])
         if value is not None and math.isfinite(value):
             values.append(value)
-    return {name: math.fsum(v) / len(v) if v else math.nan for name, v in found.items()}
+    return found
+
+
+def _mean(values: Sequence[float]) -> float:
+    """Return the mean; not a number where there is no value."""
+    return math.fsum(values) / len(values) if values else math.nan
 
 
 def _percent(share: float) -> float:

@@ -9,7 +9,7 @@ from typing import Any
 
 from alloc.errors import InstanceError
 from alloc.problems.allocation.instance import Instance
-from alloc.server.pages import answers, clusters, plans, sizing
+from alloc.server.pages import answers, clusters, files, plans, sizing
 from alloc.server.pages.charts import show
 from alloc.server.pages.parts import Document, Scenario, View
 from alloc.server.pages.plan_figures import plan_figures
@@ -40,6 +40,8 @@ def view_of(job: Job, request: Document | None, result: Document) -> View:
         "size-inference": lambda: sizing.inference_view(result, request),
         "plan-quotas": lambda: sizing.quota_view(result, request),
         "operate": lambda: sizing.operation_view(result, request),
+        "inspect-files": lambda: files.inspection_view(result),
+        "read-files": lambda: files.reading_view(result),
     }
     return makers.get(job.operation, lambda: _plain_view(job, result))()
 

@@ -70,6 +70,24 @@ def test_plans_and_what_ifs_come_back_typed(client):
     assert len(front["points"]) >= 1
 
 
+def test_files_of_this_machine_are_read_there(client, tmp_path):
+    jobs = tmp_path / "jobs.csv"
+    jobs.write_text("id,submit,elapsed,cards\na,0,60,2\nb,0,x,2\n")
+    found = client.read_files(jobs, columns={"gpus": "cards"}, slot_s=60)
+    assert found.headline.startswith("1 job ")
+    assert found.problem.slot_s == 60.0
+    assert found.report["rows_skipped"] == 1
+    assert {one["is"] for one in found.columns["chosen"]} >= {"gpus", "arrival"}
+    assert client.solve(found.problem).solution is not None
+    cluster = tmp_path / "cluster.conf"
+    cluster.write_text("SwitchName=leaf Nodes=n[1-4]\n")
+    assert client.read_files(cluster, host_type="dgx-h100").problem.num_gpus == 32
+    with pytest.raises(InstanceError, match="no column looks like the gpus"):
+        client.read_files(jobs)
+    with pytest.raises(InstanceError, match="cannot be read"):
+        client.read_files(tmp_path / "none.csv")
+
+
 def test_progress_is_told_and_jobs_are_found_again(client, address, tmp_path):
     go = tmp_path / "go"
     request = {"act": "hold", "until": str(go), "text": "a"}

@@ -20,6 +20,7 @@ from alloc.families import FAMILIES
 from alloc.instances import load
 from alloc.instances.stored_planning import load_stored_planning
 from alloc.problems.allocation.solution import Allocation, Run, Schedule, TaskPlacement
+from alloc.report import frames
 from alloc.report.frames import frames_of, unit_of
 from alloc.schedulers import make_scheduler
 from alloc.topology import Domain, Host, HostType, NetworkLink, Topology
@@ -247,3 +248,33 @@ def test_what_cannot_be_had_is_said_in_a_sentence(monkeypatch, comparison):
         monkeypatch.setitem(sys.modules, name, None)
         with pytest.raises(BackendUnavailableError, match=rf'pip install "\.\[{name}\]"'):
             getattr(comparison, f"to_{name}")()
+
+
+@pytest.mark.parametrize("max_items", [1, 2, 100])
+def test_the_first_rows_are_those_of_all_and_the_others_are_counted(max_items):
+    """Runs have a row for each host: items and rows are not as many."""
+    runs = tuple(
+        Run(f"job-{k}", 0, float(k), k + 1.0,
+            tuple(TaskPlacement(f"h{i}", "worker", 1) for i in range(k % 4)))
+        for k in range(30)
+    )  # fmt: skip
+    whole = frames_of(Schedule(runs))[0]
+    first = frames_of(Schedule(runs), max_items)[0]
+    assert first.num_rows == whole.num_rows
+    assert whole.num_left_out == 0
+    for name, cells in first.columns.items():
+        assert list(cells) == list(whole.columns[name])[: len(cells)]
+        assert len(cells) + first.num_left_out == whole.num_rows
+
+
+def test_a_notebook_makes_no_more_rows_of_a_schedule_than_it_shows(monkeypatch):
+    """A cell of a hundred thousand runs is there at once."""
+    made = []
+    flat = frames._flat
+    monkeypatch.setattr(frames, "_flat", lambda record: made.append(record) or flat(record))
+    runs = tuple(Run(f"job-{k}", 0, float(k), k + 1.0) for k in range(5_000))
+    view = Schedule(runs)._repr_html_()
+    assert "4,990 more rows" in view
+    assert "job-9" in view
+    assert "job-10" not in view
+    assert len(made) == 10

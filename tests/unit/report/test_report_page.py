@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import itertools
+import json
 import math
 import re
 from dataclasses import replace
@@ -16,8 +19,12 @@ from alloc.comparison import Comparison, compare
 from alloc.comparison.tables import show_percent
 from alloc.errors import AllocError, InstanceError, UnsupportedFeatureError
 from alloc.instances import load
+from alloc.plotting.gantt import amount_held
+from alloc.plotting.utilisation import held_over_time
 from alloc.problems.allocation.instance import Instance
-from alloc.report import write_report
+from alloc.problems.allocation.solution import Run, Schedule, TaskPlacement
+from alloc.report import explorer, write_report
+from alloc.report.explorer import explorer_data
 from alloc.report.sections import MAX_LINES, told_apart
 from alloc.report.verdict import contrast, mean_gaps, ties, verdict
 from alloc.schedulers.state import Knowledge
@@ -127,9 +134,111 @@ def test_nothing_is_fetched_from_anywhere(folder: Path, page: Page):
     assert "@import" not in text
     assert page.links
     assert all(link.startswith("#") for link in page.links)
-    assert not page.all("script")
+    assert not any("src" in attributes for attributes in page.all("script"))
     assert not page.all("link")
     assert not page.all("iframe")
+
+
+def test_only_the_pages_own_script_runs(folder: Path, page: Page):
+    """Its policy names the script by its digest; what else is in script elements is data."""
+    text = (folder / "index.html").read_text(encoding="utf-8")
+    kinds = [attributes.get("type") for attributes in page.all("script")]
+    assert kinds == ["application/json", "application/json", None]
+    code = text.rpartition("<script>")[2].partition("</script>")[0]
+    digest = base64.b64encode(hashlib.sha256(code.encode()).digest()).decode()
+    (policy,) = [a["content"] for a in page.all("meta") if "http-equiv" in a]
+    assert policy is not None
+    assert "default-src 'none'" in policy
+    assert policy.endswith(f"script-src 'sha256-{digest}'")
+    assert not re.search(r"\bon[a-z]+=", text.replace(code, ""))
+
+
+def test_without_its_script_the_page_shows_everything(page: Page):
+    """What the script adds is hidden until it has run; nothing else is."""
+    hidden = [attributes for _, attributes in page.tags if "hidden" in attributes]
+    assert [attributes["class"] for attributes in hidden] == ["explorer"] * 2
+    assert len(page.all("figure")) == 10
+
+
+def test_interactive_charts_have_the_numbers_of_the_figures(comparison: Comparison):
+    """One source: runs, completion times and shares are those of the schedules."""
+    instance = comparison.instance("small-01")
+    data = explorer_data(comparison, instance, "fifo", 1)
+    minute = {"s": 1.0, "min": 60.0}[data["unit"]]
+    names = [name for one in data["series"] for name in one["name"].split(" = ")]
+    assert sorted(names) == ["drf", "fifo", "optimum"]
+    assert "fifo" in data["series"][data["shown"]]["name"]
+    for one in data["series"]:
+        name = one["name"].partition(" = ")[0]
+        schedule = comparison.schedule("small-01", name)
+        jcts = sorted(comparison.jcts("small-01", name))
+        assert one["jct"][0] == pytest.approx([jct / minute for jct in jcts], rel=1e-4)
+        assert one["jct"][1][-1] == 1.0
+        edges, held = held_over_time(instance, schedule)
+        assert one["use"][0] == pytest.approx([edge / minute for edge in edges], rel=1e-4)
+        assert one["use"][1] == pytest.approx(list(held), rel=1e-4)
+        bars = one["gantt"]["bars"]
+        assert one["gantt"]["by"] == "host"
+        assert len(bars) == len(schedule.runs)
+        for (_, _, start, end, job, gpus), run in zip(bars, schedule.runs, strict=True):
+            assert data["jobs"][job] == run.job
+            assert [start, end] == pytest.approx([run.start_s / minute, run.end_s / minute])
+            assert gpus == amount_held(instance, run)
+        lanes: dict[tuple[int, int], list[tuple[float, float]]] = {}
+        for row, lane, start, end, *_ in bars:
+            lanes.setdefault((row, lane), []).append((start, end))
+        for spans in lanes.values():
+            spans.sort()
+            assert all(one[1] <= other[0] for one, other in itertools.pairwise(spans))
+
+
+def test_a_schedule_without_hosts_is_drawn_by_job(comparison: Comparison):
+    instance = comparison.instance("small-01")
+    schedule = comparison.schedule("small-01", "fifo")
+    bare = Schedule(tuple(replace(run, tasks=()) for run in schedule.runs))
+    found = explorer._gantt(instance, bare, 100, 1.0)
+    assert found["by"] == "job"
+    assert found["rows"] == [job.id for job in instance.jobs]
+
+
+def many_runs(count: int, num_hosts: int) -> tuple[Instance, Schedule]:
+    """Each job holds half of a host for 100 s; a new one arrives every second."""
+    ways = (Configuration((TaskGroup("worker", 4, 1000, 1000),), 1.0),)
+    jobs = tuple(Job(f"job-{j}", float(j), 100.0, ways) for j in range(count))
+    cluster = flat_cluster("many", HostType("host", 8, "a100", 8000, 4096), num_hosts)
+    runs = tuple(
+        Run(job.id, 0, job.arrival_s, job.arrival_s + 100.0,
+            (TaskPlacement(cluster.hosts[j % num_hosts].id, "worker", 4),))
+        for j, job in enumerate(jobs)
+    )  # fmt: skip
+    return Instance("many", cluster, jobs), Schedule(runs)
+
+
+def test_a_schedule_of_very_many_runs_is_averaged_and_says_so():
+    """The area is kept: means times their steps are the GPU time that is held."""
+    instance, schedule = many_runs(20_000, 500)
+    found = explorer._gantt(instance, schedule, 2_000, 1.0)
+    assert found["aggregated"] == "20,000 bars in 500 rows"
+    assert len(found["rows"]) <= 40
+    assert len(explorer.to_script(found)) < 40_000
+    step_s = found["end"] / len(found["means"][0])
+    sizes = [8 * min(13, 500 - 13 * k) for k in range(len(found["means"]))]
+    held = sum(
+        size * step_s * sum(row) / 100 for size, row in zip(sizes, found["means"], strict=True)
+    )
+    # Each cell is rounded to a whole percent.
+    assert held == pytest.approx(20_000 * 4 * 100.0, abs=0.005 * 8 * 500 * found["end"])
+
+
+def test_of_many_instances_only_the_schedules_of_the_figures_are_explored(comparison: Comparison):
+    """The curves of all schedulers are there, whose figure they replace."""
+    instance = comparison.instance("small-01")
+    few, many = (explorer_data(comparison, instance, "fifo", count) for count in (1, 50))
+    assert [one["name"] for one in many["series"]] == [one["name"] for one in few["series"]]
+    assert all(one["gantt"] for one in few["series"])
+    for one in many["series"]:
+        shown = {"optimum", "fifo"} & set(one["name"].split(" = "))
+        assert bool(one["gantt"]) == bool(shown)
 
 
 def test_ids_are_unique_and_links_find_them(page: Page):
@@ -166,8 +275,8 @@ def test_figures_have_words_for_those_who_cannot_see(page: Page):
 
 def test_tables_have_headers_and_captions(page: Page):
     """A screen reader names row and column of every number."""
-    assert len(page.all("table")) == 4
-    assert len(page.all("caption")) == 3
+    assert len(page.all("table")) == 5
+    assert len(page.all("caption")) == 4
     scopes = [attributes.get("scope") for attributes in page.all("th")]
     assert set(scopes) == {"col", "row"}
 
@@ -254,10 +363,13 @@ def test_hostile_names_stay_text(tmp_path: Path):
         compare([instance], ["fifo"], time_limit_s=20), tmp_path / "x.html", title=HOSTILE
     )
     text = written[0].read_text()
-    assert "<script" not in text.lower()
     page = Page(text)
     assert HOSTILE in page.text
-    assert not page.all("script")
+    # The data of the charts, and the page's own script; nothing that a name has opened or closed.
+    assert [a.get("type") for a in page.all("script")] == ["application/json", None]
+    assert text.lower().count("<script") == text.lower().count("</script") == 2
+    (data,) = re.findall(r'<script type="application/json" id="[^"]*">(.*?)</script>', text)
+    assert HOSTILE in json.loads(data)["jobs"]
 
 
 def test_failures_and_missing_proofs_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -445,3 +557,25 @@ def test_each_instance_has_its_own_table_after_a_resume(tmp_path: Path):
         for part, name in zip(parts, ("first-01", "second-01"), strict=True):
             assert f"Schedulers against the certified bound: {name}" in part
             assert f"No schedule of {name} has" in part
+
+
+def test_what_is_not_proved_is_nowhere_called_the_optimum(comparison: Comparison, tmp_path: Path):
+    """In no chart and no table: a schedule found is not the best possible."""
+    fingerprint, bound = next(iter(comparison.bounds.items()))
+    assert bound.certificate is not None
+    assert bound.result is not None
+    loosened = replace(bound.result, certificate=bound.certificate.replace(status="feasible"))
+    bounds = {**comparison.bounds, fingerprint: replace(bound, result=loosened)}
+    loose = replace(comparison, bounds=bounds)
+    data = explorer_data(loose, loose.instance(fingerprint), "fifo", 1)
+    names = [name for one in data["series"] for name in one["name"].split(" = ")]
+    assert "best found" in names
+    assert "optimum" not in names
+    assert sum(one["is_best"] for one in data["series"]) == 1
+    (path,) = write_report(loose, tmp_path / "page.html")
+    page = Page(path.read_text())
+    titles = [words for words in page.words if words.startswith(("Bars of", "Lines of", "Distrib"))]
+    name = loose.instance(fingerprint).name
+    about = [words for words in titles if f" {name}" in words]
+    assert len(about) >= 3
+    assert not any("optimum" in words for words in about)

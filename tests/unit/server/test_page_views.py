@@ -22,9 +22,53 @@ from alloc.problems.inference_sizing.requests import LatencyGoal
 from alloc.problems.quota_planning.problem import QuotaTenant
 from alloc.problems.right_sizing.accounting import account
 from alloc.server.pages.charts import MAX_ROWS, Series, bars, curve, dots, gantt, show, steps
+from alloc.server.pages.clusters import compare_view
 from alloc.server.pages.parts import certificate_facts, gap_of, verdict_of
 from alloc.server.pages.views import scenarios_of, view_of
 from alloc.server.records import Job
+
+
+def comparison_document(gaps, status="optimal"):
+    """Return a comparison of schedulers with these gaps, one for each seed."""
+    rows = [
+        {"scheduler": name, "instance": "i", "seed": seed, "gap": gap, "error": None,
+         "metrics": {"mean_jct_s": 10.0, "utilisation": 0.5}}
+        for name, values in gaps.items()
+        for seed, gap in enumerate(values)
+    ]  # fmt: skip
+    return {"rows": rows, "bounds": [{"certificate": {"status": status}}]}
+
+
+def test_only_schedulers_with_all_their_runs_are_compared():
+    """The mean over the easy seeds is not the mean over all of them."""
+    gaps = {"optimum": [0.0], "lucky": [0.01, None], "fifo": [0.01, 0.5], "srtf": [0.02, 0.3]}
+    view = compare_view(comparison_document(gaps))
+    assert view.verdict == "srtf comes nearest: 16 % above the proved bound."
+    (figure,) = view.figures
+    assert "lucky" not in figure.svg
+    assert [row[0].partition(" ")[0] for row in figure.table.rows] == [
+        "optimum",
+        "srtf",
+        "fifo",
+        "lucky",
+    ]
+    assert "has a gap in 1 of 2 runs: not compared" in figure.table.rows[-1][0]
+
+
+def test_the_best_schedule_found_is_the_optimum_only_where_that_is_proved():
+    """Also where the solve ended without a certificate."""
+    for status, word in (("optimal", "optimum"), ("feasible", "best found"), (None, "best found")):
+        (figure,) = compare_view(
+            comparison_document({"optimum": [0.0], "fifo": [0.1]}, status)
+        ).figures
+        assert [row[0] for row in figure.table.rows] == [word, "fifo"]
+        assert (">optimum<" in figure.svg) == (word == "optimum")
+
+
+def test_all_schedulers_that_are_nearest_are_named():
+    view = compare_view(comparison_document({"a": [0.1], "b": [0.1], "c": [0.2]}))
+    assert view.verdict == "a and b come nearest: 10 % above the proved bound."
+
 
 EVIL = '"><script>alert(1)</script>'
 

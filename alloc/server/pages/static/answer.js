@@ -2,9 +2,9 @@
 
 import { cancel, ended, getBlob, getJson, getText, submit, watch } from "./api.js";
 import { announce, byId, element, save, showView } from "./dom.js";
-import { clearErrors, showErrors } from "./errors.js";
-import { requestOf } from "./options.js";
-import { documentText } from "./problem.js";
+import { clearAnswer, clearErrors, inWords, showErrors } from "./errors.js";
+import { chooseOperation, requestOf } from "./options.js";
+import { documentText, giveAsked } from "./problem.js";
 
 const KEPT_LINES = 300;
 const SAY_EVERY_MS = 3000;
@@ -23,8 +23,7 @@ async function run(event) {
   event.preventDefault();
   clearErrors();
   // What is asked now is not what the last answer answers.
-  byId("result").replaceChildren();
-  byId("downloads").hidden = true;
+  clearAnswer();
   const text = documentText();
   if (text === null) {
     byId("document").focus();
@@ -64,9 +63,7 @@ async function stop() {
 
 function begin(job) {
   setBusy(!ended(job));
-  byId("lines").replaceChildren();
-  byId("downloads").hidden = true;
-  byId("result").replaceChildren();
+  clearAnswer();
   byId("progress").hidden = false;
   byId("bar").hidden = false;
   onStatus(job);
@@ -98,9 +95,8 @@ async function finish(job) {
   byId("bar").hidden = true;
   try {
     if (job.state === "done") await showResult(job);
-    else if (job.state === "failed") showErrors({ message: job.problem.detail, errors: job.problem.errors });
+    else if (job.state === "failed") failed(job);
     else say(`The job is ${job.state}; run it again for a result.`, true);
-    if (job.state === "failed") say("The job failed; what is wrong stands under the question.", false);
   } finally {
     const listening = document.activeElement === byId("cancel") || document.activeElement === document.body;
     setBusy(false);
@@ -109,6 +105,12 @@ async function finish(job) {
     }
     onDone();
   }
+}
+
+function failed(job) {
+  showErrors({ message: job.problem.detail, errors: job.problem.errors });
+  byId("progress").hidden = false;
+  say("The job failed; what is wrong stands under the question.", false);
 }
 
 async function showResult(job) {
@@ -126,8 +128,8 @@ async function download(part, ending) {
     const blob = await getBlob(`${job.links.self}/${part}`);
     save(blob, `alloc-${job.operation}-${job.id.slice(-6)}.${ending}`);
   } catch (problem) {
-    announce(problem.message);
-    byId("progress-line").textContent = problem.message;
+    announce(inWords(problem.message));
+    byId("progress-line").textContent = inWords(problem.message);
   }
 }
 
@@ -142,7 +144,20 @@ function setBusy(busy) {
 /** Show the job in the address of the page, if there is one. */
 export async function openFromAddress() {
   const [, id] = /^#job=([0-9a-f]{32})$/.exec(location.hash) ?? [];
-  if (id) await openJob(id);
+  if (!id) return;
+  await showAsked(id);
+  await openJob(id);
+}
+
+/** Show what a job was asked about, if that is still kept. */
+async function showAsked(id) {
+  try {
+    const job = await getJson(`/v1/jobs/${id}`);
+    await giveAsked(await getJson(job.links.request));
+    chooseOperation(job.operation);
+  } catch {
+    // Its answer may be there all the same; what is wrong with that is said where it is asked for.
+  }
 }
 
 export async function openJob(id) {

@@ -57,6 +57,16 @@ export async function submit(operation, body, label) {
   return response.json();
 }
 
+/** Run a job to its end, and return what came of it and the job; `onLine(text)` hears how far it is. */
+export async function runJob(operation, body, onLine) {
+  const accepted = await submit(operation, JSON.stringify(body), "");
+  const job = await watch(accepted, { onStatus: () => {}, onLine });
+  if (job.state !== "done") {
+    throw new Problem(job.problem ?? { detail: `the job is ${job.state}; try again.` }, 0);
+  }
+  return { job, result: await getJson(job.links.result) };
+}
+
 export const cancel = async (job) => (await ask(job.links.cancel, { method: "POST" })).json();
 
 /** Call `onStatus(job)` and `onLine(text)` until the job has ended; return the job then. */

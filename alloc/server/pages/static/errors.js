@@ -5,21 +5,46 @@ import { byId, element } from "./dom.js";
 const WHOLE = /^\/(?:problem|instance|instances\/\d+)$/;
 const DOCUMENT = /^\/(?:problem|instance|instances\/\d+)(?=\/|$)/;
 
+/** What programs are told of a value, in words for people. */
+const SAID = [
+  [/^Input should be a valid (?:number|integer)\b.*/, "give a number"],
+  [/^Input should be (greater|less) than or equal to (.+)/, (_, side, end) => `give ${end} or ${side === "less" ? "less" : "more"}`],
+  [/^Input should be greater than (.+)/, "give more than $1"],
+  [/^Input should be less than (.+)/, "give less than $1"],
+  [/^Input should be (.+)/, "give $1"],
+  [/^(?:Field required|field required)$/, "is missing"],
+  [/^Extra inputs are not permitted$/, "is not known"],
+  [/[;,]? see \/v1\/[\w./-]+/, ""],
+  [/[;,]? \/v1\/[\w./-]+ lists (?:the )?\w+/, ""],
+];
+
+/** Return a sentence of the server without what only programs read. */
+export const inWords = (sentence) => SAID.reduce((said, [sign, words]) => said.replace(sign, words), sentence);
+
+/** Take away the last answer: it does not stand under a new error. */
+export function clearAnswer() {
+  for (const name of ["result", "lines"]) byId(name).replaceChildren();
+  for (const name of ["downloads", "progress"]) byId(name).hidden = true;
+}
+
 /** Show a problem of the server: its sentence, and each field that is wrong. */
 export function showErrors(problem) {
   clearErrors();
+  clearAnswer();
   const found = (problem.errors ?? []).map((one) => ({
     // Of what is wrong with the whole document the sentence may know more than the pointer.
     field: (WHOLE.test(one.pointer ?? "") && fieldNamed(one.detail)) || fieldAt(one.pointer ?? ""),
-    words: one.pointer ? `${placeOf(one.pointer)}: ${one.detail}` : one.detail,
-    detail: one.detail,
+    words: one.pointer ? `${placeOf(one.pointer)}: ${inWords(one.detail)}` : inWords(one.detail),
+    detail: inWords(one.detail),
   }));
-  const named = found.length ? null : fieldNamed(problem.message);
-  if (named) found.push({ field: named, detail: problem.message });
-  const alone = found.length === 1 && found[0].detail === problem.message;
+  // A sentence that begins with a pointer says no more than its first field.
+  const sentence = problem.message.startsWith("/") && found.length ? `${found[0].words}.` : inWords(problem.message);
+  const named = found.length ? null : fieldNamed(sentence);
+  if (named) found.push({ field: named, detail: sentence });
+  const alone = found.length === 1 && (found[0].detail === sentence || `${found[0].words}.` === sentence);
   const items = alone ? [] : found.map((one) => element("li", {}, link(one)));
   byId("errors").replaceChildren(
-    element("p", {}, problem.message),
+    element("p", {}, sentence),
     ...(items.length ? [element("ul", {}, ...items)] : []),
     ...(alone ? [element("p", {}, link({ field: found[0].field, words: "Go to the field" }))] : []),
   );

@@ -4,8 +4,10 @@ import { LOCKED_OUT, UNAUTHORIZED, forgetToken, keepToken } from "./api.js";
 import { openFromAddress, startAnswer } from "./answer.js";
 import { announce, byId } from "./dom.js";
 import { offerOperations, startOptions } from "./options.js";
-import { startProblem } from "./problem.js";
+import { giveProblem, giveText, giveTopology, startProblem } from "./problem.js";
+import { clearAnswer } from "./errors.js";
 import { listJobs, startScenarios } from "./scenarios.js";
+import { startUploads } from "./uploads.js";
 
 let entered = false;
 /** Read what the server offers; ask for a token if it wants one, at first or when one is revoked. */
@@ -53,4 +55,5 @@ document.addEventListener(LOCKED_OUT, ({ detail }) => {
 });
 startAnswer(listJobs);
 startScenarios();
+startUploads({ text: giveText, problem: giveProblem, topology: giveTopology, nothing: clearAnswer });
 enter();

@@ -49,6 +49,13 @@ export function offerOperations(kind) {
   if (byId("operation").value !== shown) showOptions();
 }
 
+/** Choose an operation, if it is offered. */
+export function chooseOperation(name) {
+  if (![...byId("operation").options].some((one) => one.value === name)) return;
+  byId("operation").value = name;
+  showOptions();
+}
+
 /** The kind of document that an operation takes: what its description says, or what is usual. */
 const kindOf = ({ schema, field }) => schema.properties[field].properties?.kind?.const ?? KIND_OF[field];
 
@@ -124,7 +131,7 @@ function control(key, schema, pointer) {
   const title = words(plain.title && !plain.$ref ? key : key).replace(/ s$/, ", seconds");
   const id = `option${pointer}`;
   const base = { id, "data-pointer": pointer, "aria-describedby": `${id}-hint` };
-  const hint = element("p", { class: "hint", id: `${id}-hint` }, schema.description ?? plain.description ?? "");
+  const hint = element("p", { class: "hint", id: `${id}-hint` }, forPeople(schema.description ?? plain.description ?? ""));
   const wrap = (shape, kind, ...children) =>
     element("div", { class: kind, "data-key": key, "data-shape": shape }, ...children);
   const labelled = (shape, input, kind = "") =>
@@ -208,6 +215,9 @@ function changesControl(base, hint, wrap) {
   );
   return wrap("lines", "wide", label, area, hint, help);
 }
+
+/** What a field means, without what it may be for programs. */
+const forPeople = (text) => text.replace(/; programs may .*/, ".");
 
 const withoutNull = (schema) =>
   schema.anyOf?.find((one) => one.type !== "null") ?? schema.allOf?.[0] ?? schema;

@@ -1,11 +1,13 @@
-// The problem: stored examples, files, the document as text and its key numbers beside it.
+// The problem: stored examples, the document as text and its key numbers beside it.
 
 import { getItems, getJson } from "./api.js";
 import { announce, byId, element } from "./dom.js";
-import { clearErrors } from "./errors.js";
+import { clearAnswer, clearErrors } from "./errors.js";
 import { showNumbers } from "./numbers.js";
 
 const PAUSE_MS = 400;
+/** Characters that can still be edited as text without the page standing still. */
+const EDITABLE = 2_000_000;
 const abouts = new Map();
 let content = null;
 let onKind = () => {};
@@ -15,7 +17,6 @@ export async function startProblem(whenKind) {
   onKind = whenKind;
   byId("load").addEventListener("click", load);
   byId("example").addEventListener("change", showAbout);
-  byId("file").addEventListener("change", readFile);
   byId("document").addEventListener("input", readTextSoon);
   byId("problem-form").addEventListener("submit", (event) => event.preventDefault());
   await fillExamples();
@@ -65,12 +66,41 @@ async function load() {
   }
 }
 
-async function readFile() {
-  const [file] = byId("file").files;
-  if (file === undefined) return;
-  byId("document").value = await file.text();
+/** Take the text of a file as the document. */
+export function giveText(text, name) {
+  byId("document").value = text;
+  byId("document-part").open = true;
+  content = null;
   readText();
-  if (content !== null) announce(`${file.name} is loaded.`);
+  if (content !== null) announce(`${name} is loaded.`);
+}
+
+/** Take a document. */
+export function giveProblem(given) {
+  show(given);
+}
+
+/** Put a cluster in the place of that of the document. */
+export function giveTopology(topology) {
+  readText();
+  if (content?.kind !== "instance") {
+    throw new Error("the files hold a cluster and no jobs; add jobs to them, or load an instance first.");
+  }
+  show({ ...content, topology });
+}
+
+/** Take what a job was asked about as the document: the document itself, or an example by its id. */
+export async function giveAsked(request) {
+  const asked = request.problem ?? request.instance ?? request.instances?.[0];
+  if (typeof asked !== "string") {
+    if (asked) show(asked);
+    return;
+  }
+  const option = [...byId("example").options].find((one) => one.textContent === asked);
+  if (option === undefined) return;
+  byId("example").value = option.value;
+  showAbout();
+  show(await getJson(option.value));
 }
 
 let waiting = 0;
@@ -83,11 +113,12 @@ function readTextSoon() {
 function readText() {
   clearTimeout(waiting);
   const text = byId("document").value;
-  if (content !== null && text === pretty(content)) return;
+  if (content !== null && text === shown) return;
   try {
     const parsed = JSON.parse(text);
     if (parsed === null || typeof parsed !== "object") throw new Error("it is not an object");
     content = parsed;
+    shown = text;
   } catch (error) {
     content = null;
     complain(text.trim() === "" ? "load an example or paste a document first." : `not JSON: ${error.message}.`);
@@ -98,21 +129,35 @@ function readText() {
 
 function show(given) {
   content = given;
-  byId("document").value = pretty(content);
+  showText();
+  // On a wide page it stands beside the numbers; on a narrow one it would be in their way.
+  byId("document-part").open = matchMedia("(min-width: 60rem)").matches;
   accept();
+}
+
+let shown = "";
+/** Show the document as text, unless it is too long for that. */
+function showText() {
+  shown = pretty(content);
+  const tooLong = shown.length > EDITABLE;
+  if (tooLong) shown = "";
+  byId("document").value = shown;
+  byId("document").placeholder = tooLong ? "Too long to be edited here; it is sent as it is." : "";
 }
 
 function accept() {
   complain("");
   clearErrors();
-  showNumbers(byId("numbers"), content, () => {
-    byId("document").value = pretty(content);
-  });
+  showNumbers(byId("numbers"), content, showText);
   onKind(content.kind);
 }
 
 function complain(sentence) {
   byId("document-error").textContent = sentence;
+  if (sentence) {
+    clearAnswer();
+    byId("document-part").open = true;
+  }
   if (sentence) byId("document").setAttribute("aria-invalid", "true");
   else byId("document").removeAttribute("aria-invalid");
   if (sentence) announce(sentence);

@@ -5,6 +5,8 @@ import { announce, byId, element, showView } from "./dom.js";
 import { openJob } from "./answer.js";
 
 const COMPARED = ["plan", "what-if", "solve", "place"];
+/** What the page itself asks for, before there is a question. */
+const PREPARED = ["inspect-files", "read-files"];
 const LISTED = 30;
 
 export function startScenarios() {
@@ -20,7 +22,8 @@ export async function listJobs() {
   const ticked = new Set(chosen());
   const { jobs } = await getJson(`/v1/jobs?state=done&limit=${LISTED}`);
   const legend = byId("jobs").querySelector("legend");
-  const rows = jobs.map((job) => row(job, ticked.has(job.id)));
+  const answers = jobs.filter((job) => !PREPARED.includes(job.operation));
+  const rows = answers.map((job) => row(job, ticked.has(job.id)));
   const none = element("p", { class: "remark" }, "None yet.");
   byId("jobs").replaceChildren(legend, rows.length ? element("ul", { class: "jobs" }, ...rows) : none);
 }
