@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 from alloc.errors import InstanceError
@@ -19,7 +19,7 @@ from alloc.planning.buffers import (
     tightened,
     with_shared_pools,
 )
-from alloc.planning.pools import goals_of, operations_of, tightest
+from alloc.planning.pools import Operation, goals_of, operations_of, tightest
 from alloc.planning.replay import Measured, ReplaySettings, replay_all
 from alloc.problems.right_sizing.demand import Tightening, TighteningKey
 from alloc.problems.right_sizing.headroom import KEPT_OUT, margins
@@ -212,26 +212,16 @@ def _iterate(
         tell(f"iteration {number}: solving the plan")
         last = _last_plan(iterations)
         solves = _Solves(problem, shared, knowledge, solve, settings, seconds)
-        if last is None:
-            now, result = problem, solves.of(problem, None)
-            is_over = _is_interrupted(result)
-        else:
-            before, start = last.problem, last.result
-            if number == 2:
-                before, start = solves.with_prices(last)
-            now, result, is_over = solves.with_buffers(start, anywhere=measured_only)
-            if result.solution is None and not (is_over or measured_only) and number > 2:
-                before, start = solves.with_prices(last)
-                if start is not last.result:
-                    now, result, is_over = solves.with_buffers(start, anywhere=False)
-            if result.solution is None and start is not last.result:
-                # The formula asks for more than can be had, or found in time; this was had.
-                now, result = before, start
+        try:
+            now, result = _solved(solves, last, number, measured_only)
+        except KeyboardInterrupt:
+            # Whatever was solved last is kept, at prices or with buffers.
+            if solves.latest is not None:
+                iterations.append(Iteration(*solves.latest, ()))
+            raise
         # What is known of the iteration should the replay be interrupted.
         iterations.append(Iteration(now, result, ()))
-        if is_over:
-            raise KeyboardInterrupt
-        every = () if result.solution is None else operations_of(problem, result.solution)
+        every = () if result.solution is None else solves.operations(result)
         operations = tightest(every, settings.regimes)
         if operations:
             tell(f"iteration {number}: replaying {len(operations)} regimes of pools")
@@ -245,7 +235,7 @@ def _iterate(
                 return
             measured_only = True
             tell(f"iteration {number}: no plan with so much capacity; asking for what was measured")
-            fit(knowledge, shared, operations_of(problem, last.result.require_solution()))
+            fit(knowledge, shared, solves.operations(last.result))
         elif number == max_iterations or not _worth_another(iterations):
             return
         else:
@@ -262,7 +252,27 @@ def _iterate(
                 return
 
 
-@dataclass(frozen=True)
+def _solved(
+    solves: _Solves, last: Iteration | None, number: int, measured_only: bool
+) -> tuple[PlanningProblem, Result[Plan]]:
+    """Return the problem of an iteration and its result, from the last iteration with a plan."""
+    if last is None:
+        return solves.problem, solves.of(solves.problem, None)
+    before, start = last.problem, last.result
+    if number == 2:
+        before, start = solves.with_prices(last)
+    now, result = solves.with_buffers(start, anywhere=measured_only)
+    if result.solution is None and not measured_only and number > 2:
+        before, start = solves.with_prices(last)
+        if start is not last.result:
+            now, result = solves.with_buffers(start, anywhere=False)
+    if result.solution is None and start is not last.result:
+        # The formula asks for more than can be had, or found in time; this was had.
+        return before, start
+    return now, result
+
+
+@dataclass
 class _Solves:
     """The solves of an iteration, which share its time.
 
@@ -282,15 +292,38 @@ class _Solves:
     solve: Solve
     settings: ReplaySettings
     seconds: float | None
-    began: float = field(default_factory=lambda: time.monotonic())
+    latest: tuple[PlanningProblem, Result[Plan]] | None = None
+    """What was solved last and has a plan; without any plan what was solved first."""
+
+    def __post_init__(self) -> None:
+        self._began = time.monotonic()
+        self._operations: tuple[Result[Plan], tuple[Operation, ...]] | None = None
+
+    def operations(self, result: Result[Plan]) -> tuple[Operation, ...]:
+        """Return every pool of a plan in every regime; of the last plan asked for it is known."""
+        if self._operations is None or self._operations[0] is not result:
+            self._operations = result, operations_of(self.problem, result.require_solution())
+        return self._operations[1]
 
     def of(
         self, problem: PlanningProblem, start: Result[Plan] | None, part: float = 1.0
     ) -> Result[Plan]:
-        """Solve a problem in a part of the time left."""
-        if self.seconds is None:
-            return self.solve(problem, start, None)
-        return self.solve(problem, start, part * max(self._left(), _LEAST_TIME * self.seconds))
+        """Solve a problem in a part of the time left.
+
+        Raises
+        ------
+        KeyboardInterrupt
+            If one ended the solve; what it found is in `latest`.
+        """
+        seconds = self.seconds
+        if seconds is not None:
+            seconds = part * max(self._left(), _LEAST_TIME * seconds)
+        result = self.solve(problem, start, seconds)
+        if self.latest is None or result.solution is not None:
+            self.latest = problem, result
+        if result.certificate.limit == "interrupt":
+            raise KeyboardInterrupt
+        return result
 
     def with_prices(self, last: Iteration) -> tuple[PlanningProblem, Result[Plan]]:
         """Let classes choose their pools by what they require there, from those of a plan on.
@@ -302,63 +335,57 @@ class _Solves:
         for _ in range(_PRICED_SOLVES):
             if self._is_late():
                 break
-            every = operations_of(self.problem, start.require_solution())
-            prices = priced(self.shared, self.knowledge, every)
+            prices = priced(self.shared, self.knowledge, self.operations(start))
+            places = self._places(start)
             result = self.of(prices, start, _PRICED_TIME)
-            if _is_interrupted(result):
-                raise KeyboardInterrupt
             if result.solution is None:
                 break
-            before, now, start = start, prices, result
-            if self._places(start) == self._places(before):
+            now, start = prices, result
+            if self._places(start) == places:
                 break
-        fit(self.knowledge, self.shared, operations_of(self.problem, start.require_solution()))
+        fit(self.knowledge, self.shared, self.operations(start))
         return now, start
 
     def with_buffers(
         self, start: Result[Plan], *, anywhere: bool
-    ) -> tuple[PlanningProblem, Result[Plan], bool]:
+    ) -> tuple[PlanningProblem, Result[Plan]]:
         """Solve until the plan has what its pools require by formula.
 
-        Returns the problem last solved with a plan, its result, and whether an interrupt ended it.
+        Returns the problem last solved with a plan, and its result.
         """
-        now = self.tightened(start, anywhere=anywhere)
+        places = self._places(start)
+        few = len(places) * self.problem.num_quarters <= _FEW_CHOICES
+        now = tightened(self.shared, self.knowledge, None if anywhere else places)
         result = self.of(now, start, 0.5)
-        is_over = _is_interrupted(result)
         for _ in range(_MAX_SOLVES):
-            if result.solution is None or is_over or self._is_late():
+            if result.solution is None or self._is_late():
                 break
-            every = tightest(operations_of(self.problem, result.solution), self.settings.regimes)
+            every = tightest(self.operations(result), self.settings.regimes)
             if not raise_buffers(self.knowledge, self.shared, every):
                 break
-            few = len(self._places(start)) * self.problem.num_quarters <= _FEW_CHOICES
-            more = self.tightened(start if few else result, anywhere=anywhere)
+            stay = places if few else self._places(result)
+            more = tightened(self.shared, self.knowledge, None if anywhere else stay)
             again = self.of(more, result, 0.5)
-            is_over = _is_interrupted(again)
             if again.solution is None:
                 # The formula asks for more than can be had; what can be had may hold.
                 break
             now, result = more, again
-        return now, result, is_over
+        return now, result
 
-    def tightened(self, start: Result[Plan], *, anywhere: bool) -> PlanningProblem:
+    def tightened(self, result: Result[Plan], *, anywhere: bool) -> PlanningProblem:
         """Return the problem with the buffers known, classes being where a plan sends them."""
-        return tightened(self.shared, self.knowledge, None if anywhere else self._places(start))
+        return tightened(self.shared, self.knowledge, None if anywhere else self._places(result))
 
     def _places(self, result: Result[Plan]) -> set[TighteningKey]:
-        return keys_of(self.problem, result.require_solution())
+        return keys_of(self.operations(result))
 
     def _left(self) -> float:
         """Return the seconds left, below 0 after a solve that took longer than it was to."""
-        return math.inf if self.seconds is None else self.seconds - time.monotonic() + self.began
+        return math.inf if self.seconds is None else self.seconds - time.monotonic() + self._began
 
     def _is_late(self) -> bool:
         """Return whether half of what is left is too little for a solve."""
         return self.seconds is not None and self._left() < 2 * _LEAST_TIME * self.seconds
-
-
-def _is_interrupted(result: Result[Plan]) -> bool:
-    return result.certificate.limit == "interrupt"
 
 
 def _interrupted(iterations: Sequence[Iteration]) -> Replayed:

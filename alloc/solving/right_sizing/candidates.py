@@ -161,7 +161,7 @@ class Candidates:
             relaxation.first.waive,
         )
         if len(sent):
-            places = self._places() if guess is None else np.round(guess[sent])
+            places = self._places() if guess is None else self._possible(np.round(guess[sent]))
             self.seen[len(switches) :] |= places > 0.5
             relaxation.master.fix(sent, places, places)
         if len(switches):
@@ -233,7 +233,24 @@ class Candidates:
                 met = chosen[others].all(axis=0)
                 needed = np.maximum(needed, np.array(margin.gpus) * met)
             chosen[i] |= needed <= kept[data.place_of(margins[0])]
-        chosen &= relaxation.first.upper[relaxation.first.sent] > 0
+        return self._possible(np.asarray(chosen, dtype=float).ravel())
+
+    def _possible(self, places: Array) -> Array:
+        """Return places without those that may not be, or ask for more than a spot pool has.
+
+        Of destinations that a pool cannot keep a margin for, the one goes that the relaxation sends
+        least to, until what is left can be kept.
+        """
+        relaxation = self.relaxation
+        data, first = relaxation.data, relaxation.first
+        chosen = (places.reshape(first.sent.shape) > 0.5) & (first.upper[first.sent] > 0)
+        wish = relaxation.relaxed_point[first.sent]
+        most = first.upper[first.margin]
+        for margin in sorted(data.margins, key=lambda margin: len(margin.destinations)):
+            at = list(margin.destinations)
+            over = np.array(margin.gpus) > most[data.place_of(margin)]
+            for t in np.flatnonzero(over & chosen[at].all(axis=0)).tolist():
+                chosen[min(at, key=lambda i: wish[i, t]), t] = False
         return np.asarray(chosen, dtype=float).ravel()
 
     def add_pool_closing_cuts(self, point: Array) -> None:
