@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -12,16 +11,13 @@ from alloc.errors import InstanceError
 from alloc.planning.buffers import (
     Knowledge,
     fit,
-    keys_of,
     learn,
-    priced,
-    raise_buffers,
-    tightened,
     with_shared_pools,
 )
-from alloc.planning.pools import Operation, goals_of, operations_of, tightest
+from alloc.planning.iteration_solves import IterationSolves, Solve
+from alloc.planning.pools import goals_of, tightest
 from alloc.planning.replay import Measured, ReplaySettings, replay_all
-from alloc.problems.right_sizing.demand import Tightening, TighteningKey
+from alloc.problems.right_sizing.demand import Tightening
 from alloc.problems.right_sizing.headroom import KEPT_OUT, margins
 from alloc.problems.right_sizing.plan import Plan
 from alloc.problems.right_sizing.problem import PlanningProblem
@@ -30,26 +26,11 @@ from alloc.solving.outcome import Progress
 from alloc.units import require_count
 
 Outcome = Literal["holds", "missed", "no plan", "unmeasured", "interrupted"]
-Solve = Callable[[PlanningProblem, Result[Plan] | None, float | None], Result[Plan]]
-"""Solves a problem, given the result of a similar one or None, in so many seconds (None: any)."""
 
 # Part by which a plan that holds may be dearer than the first bound, and no cheaper one is sought:
 # the gap of a plan twice, for the first plan and the answer. The first bound is of goals class by
 # class; a plan with buffers may undercut it.
 _NEAR = 0.02
-# Solves in which load pays for the capacity that it requires, until classes stay where they are.
-# After two few move, and what they chose is measured next.
-_PRICED_SOLVES = 2
-# Part of the time left that each of them may take: those with buffers need the rest.
-_PRICED_TIME = 0.25
-# Solves after the first until a plan has what its pools require by formula; then it is replayed
-# whatever it has. Most need two or three.
-_MAX_SOLVES = 8
-# Decisions whether a class is sent to a pool in a quarter, up to which a class that left a pool may
-# return when buffers rise: such a solve takes about a second, one of a thousand minutes.
-_FEW_CHOICES = 100
-# Part of the time of an iteration that must be left for another solve to be worth beginning.
-_LEAST_TIME = 0.05
 # Part of the cost that an iteration must have saved for another to be worth its time: half of the
 # gap to which plans are solved.
 _LITTLE = 0.005
@@ -211,7 +192,7 @@ def _iterate(
     for number in range(1, max_iterations + 1):
         tell(f"iteration {number}: solving the plan")
         last = _last_plan(iterations)
-        solves = _Solves(problem, shared, knowledge, solve, settings, seconds)
+        solves = IterationSolves(problem, shared, knowledge, solve, settings, seconds)
         try:
             now, result = _solved(solves, last, number, measured_only)
         except KeyboardInterrupt:
@@ -253,139 +234,23 @@ def _iterate(
 
 
 def _solved(
-    solves: _Solves, last: Iteration | None, number: int, measured_only: bool
+    solves: IterationSolves, last: Iteration | None, number: int, measured_only: bool
 ) -> tuple[PlanningProblem, Result[Plan]]:
     """Return the problem of an iteration and its result, from the last iteration with a plan."""
     if last is None:
         return solves.problem, solves.of(solves.problem, None)
     before, start = last.problem, last.result
     if number == 2:
-        before, start = solves.with_prices(last)
+        before, start = solves.with_prices(before, start)
     now, result = solves.with_buffers(start, anywhere=measured_only)
     if result.solution is None and not measured_only and number > 2:
-        before, start = solves.with_prices(last)
+        before, start = solves.with_prices(before, start)
         if start is not last.result:
             now, result = solves.with_buffers(start, anywhere=False)
     if result.solution is None and start is not last.result:
         # The formula asks for more than can be had, or found in time; this was had.
         return before, start
     return now, result
-
-
-@dataclass
-class _Solves:
-    """The solves of an iteration, which share its time.
-
-    Parameters
-    ----------
-    problem, shared
-        The problem as it was asked, and with pools of any size.
-    knowledge
-        What the replays have shown; its buffers are changed.
-    solve, settings, seconds
-        As `plan_and_replay` has them.
-    """
-
-    problem: PlanningProblem
-    shared: PlanningProblem
-    knowledge: Knowledge
-    solve: Solve
-    settings: ReplaySettings
-    seconds: float | None
-    latest: tuple[PlanningProblem, Result[Plan]] | None = None
-    """What was solved last and has a plan; without any plan what was solved first."""
-
-    def __post_init__(self) -> None:
-        self._began = time.monotonic()
-        self._operations: tuple[Result[Plan], tuple[Operation, ...]] | None = None
-
-    def operations(self, result: Result[Plan]) -> tuple[Operation, ...]:
-        """Return every pool of a plan in every regime; of the last plan asked for it is known."""
-        if self._operations is None or self._operations[0] is not result:
-            self._operations = result, operations_of(self.problem, result.require_solution())
-        return self._operations[1]
-
-    def of(
-        self, problem: PlanningProblem, start: Result[Plan] | None, part: float = 1.0
-    ) -> Result[Plan]:
-        """Solve a problem in a part of the time left.
-
-        Raises
-        ------
-        KeyboardInterrupt
-            If one ended the solve; what it found is in `latest`.
-        """
-        seconds = self.seconds
-        if seconds is not None:
-            seconds = part * max(self._left(), _LEAST_TIME * seconds)
-        result = self.solve(problem, start, seconds)
-        if self.latest is None or result.solution is not None:
-            self.latest = problem, result
-        if result.certificate.limit == "interrupt":
-            raise KeyboardInterrupt
-        return result
-
-    def with_prices(self, last: Iteration) -> tuple[PlanningProblem, Result[Plan]]:
-        """Let classes choose their pools by what they require there, from those of a plan on.
-
-        Returns the problem last solved with a plan, and its result: those given if there is no plan
-        at such prices. Fits the buffers to the plan.
-        """
-        now, start = last.problem, last.result
-        for _ in range(_PRICED_SOLVES):
-            if self._is_late():
-                break
-            prices = priced(self.shared, self.knowledge, self.operations(start))
-            places = self._places(start)
-            result = self.of(prices, start, _PRICED_TIME)
-            if result.solution is None:
-                break
-            now, start = prices, result
-            if self._places(start) == places:
-                break
-        fit(self.knowledge, self.shared, self.operations(start))
-        return now, start
-
-    def with_buffers(
-        self, start: Result[Plan], *, anywhere: bool
-    ) -> tuple[PlanningProblem, Result[Plan]]:
-        """Solve until the plan has what its pools require by formula.
-
-        Returns the problem last solved with a plan, and its result.
-        """
-        places = self._places(start)
-        few = len(places) * self.problem.num_quarters <= _FEW_CHOICES
-        now = tightened(self.shared, self.knowledge, None if anywhere else places)
-        result = self.of(now, start, 0.5)
-        for _ in range(_MAX_SOLVES):
-            if result.solution is None or self._is_late():
-                break
-            every = tightest(self.operations(result), self.settings.regimes)
-            if not raise_buffers(self.knowledge, self.shared, every):
-                break
-            stay = places if few else self._places(result)
-            more = tightened(self.shared, self.knowledge, None if anywhere else stay)
-            again = self.of(more, result, 0.5)
-            if again.solution is None:
-                # The formula asks for more than can be had; what can be had may hold.
-                break
-            now, result = more, again
-        return now, result
-
-    def tightened(self, result: Result[Plan], *, anywhere: bool) -> PlanningProblem:
-        """Return the problem with the buffers known, classes being where a plan sends them."""
-        return tightened(self.shared, self.knowledge, None if anywhere else self._places(result))
-
-    def _places(self, result: Result[Plan]) -> set[TighteningKey]:
-        return keys_of(self.operations(result))
-
-    def _left(self) -> float:
-        """Return the seconds left, below 0 after a solve that took longer than it was to."""
-        return math.inf if self.seconds is None else self.seconds - time.monotonic() + self._began
-
-    def _is_late(self) -> bool:
-        """Return whether half of what is left is too little for a solve."""
-        return self.seconds is not None and self._left() < 2 * _LEAST_TIME * self.seconds
 
 
 def _interrupted(iterations: Sequence[Iteration]) -> Replayed:

@@ -178,3 +178,29 @@ def test_a_critical_class_is_not_waived_to_find_what_is_missing():
     space = [r for r in right_size(problem).repairs if r.kind == "rack_units"]
     assert [r.amount for r in space] == [10.0]
     assert right_size(apply_repairs(problem, space)).certificate.status == "optimal"
+
+
+@pytest.mark.parametrize("quarters", [(0,), (0, 1)])
+@pytest.mark.parametrize("rate", [1e-6, 1e-8, 1e-12])
+@pytest.mark.parametrize("method", METHODS)
+def test_jobs_that_hardly_ever_come_are_served_all_the_same(method, rate, quarters):
+    """However little they are beside a solver's tolerance; and they cost next to nothing."""
+    base = machine_room(2)
+    goal = ServiceGoal("wait", 1.0, 0.9)
+    rare = JobClass("rare", (JobOption("a", 1, 0.5),), goal)
+    late = JobClass("late", (JobOption("a", 8, 0.5),), deferrable=True)
+    rates = tuple(rate if t in quarters else 3.0 for t in range(2))
+    problem = base.replace(
+        classes=(*base.classes, rare, late),
+        scenarios=tuple(
+            replace(s, arrivals={**s.arrivals, "rare": rates, "late": rates})
+            for s in base.scenarios
+        ),
+    )
+    found = right_size(problem, limits=Limits(seconds=20, gap=1e-6), method=method)
+    assert verify_plan(problem, found.solution) == []
+    assert {share.job_class for share in found.solution.shares} == {"work", "rare", "late"}
+    if len(quarters) == 2:
+        without = right_size(base, limits=Limits(seconds=20, gap=1e-6), method=method)
+        cost = without.certificate.objective
+        assert found.certificate.objective == pytest.approx(cost, rel=2e-6)
