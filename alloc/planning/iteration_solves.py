@@ -29,6 +29,9 @@ _MAX_SOLVES = 8
 # Decisions whether a class is sent to a pool in a quarter, up to which a class that left a pool may
 # return when buffers rise: such a solve takes about a second, one of a thousand minutes.
 _FEW_CHOICES = 100
+# Times as far from its bound as the plan before, from which on a plan is dear for lack of time: the
+# two solves differ in little else.
+_STARVED = 2.0
 # Part of the time of an iteration that must be left for another solve to be worth beginning.
 _LEAST_TIME = 0.05
 
@@ -128,8 +131,9 @@ class IterationSolves:
             stay = places if few else self._places(result)
             more = tightened(self.shared, self.knowledge, None if anywhere else stay)
             again = self.of(more, result, 0.5)
-            if again.solution is None:
-                # The formula asks for more than can be had; what can be had may hold.
+            if again.solution is None or _is_starved(again, result):
+                # The formula asks for more than can be had, or found in time; what can be had may
+                # hold.
                 break
             now, result = more, again
         return now, result
@@ -148,3 +152,15 @@ class IterationSolves:
     def _is_late(self) -> bool:
         """Return whether half of what is left is too little for a solve."""
         return self.seconds is not None and self._left() < 2 * _LEAST_TIME * self.seconds
+
+
+def _is_starved(result: Result[Plan], before: Result[Plan]) -> bool:
+    """Return whether a plan with more capacity is dear for want of time more than for capacity.
+
+    Ended by its time, it is `_STARVED` times as far from what is proved as the plan before.
+    """
+    now, last = result.certificate, before.certificate
+    if now.limit != "time" or now.objective is None or last.objective is None:
+        return False
+    bound = max(now.bound, last.bound)
+    return now.objective - bound > _STARVED * max(last.objective - last.bound, 0.0)
