@@ -15,7 +15,6 @@ from alloc.problems.right_sizing.problem import PlanningProblem
 from alloc.result import Limits, Result
 from alloc.solving.outcome import Progress
 from alloc.solving.right_sizing.check import OutOfSample, check_out_of_sample
-from alloc.solving.right_sizing.cuts import KnownCuts
 from alloc.solving.right_sizing.method import right_size
 from alloc.tabular import Tabular
 
@@ -30,17 +29,14 @@ def solve_plan(
     progress: Progress | None = None,
     *,
     keep: bool = False,
-    cuts: KnownCuts | None = None,
 ) -> Result[Plan]:
     """Return the plan of a problem, starting from one of a similar problem if there is one.
-
-    Problems that differ in their tightenings share `cuts`.
 
     An interrupt (Ctrl-C) ends it: with `keep` with what was found until then and its proved
     bound, else as it does everything.
     """
     start = None if before is None else before.solution
-    result = right_size(problem, limits=limits, start=start, progress=progress, cuts=cuts)
+    result = right_size(problem, limits=limits, start=start, progress=progress)
     if keep:
         return result
     result = result.complete()
@@ -147,15 +143,13 @@ def plan(
         result = solve_plan(problem, limits, before, progress, keep=True).complete()
         return _checked(PlanReport(problem, result), held_out, limits)
 
-    cuts = KnownCuts()
-
     def within(seconds: float | None) -> Limits:
         return limits if seconds is None else replace(limits, seconds=seconds)
 
     replayed = plan_and_replay(
         problem,
         lambda tightened, last, seconds: solve_plan(
-            tightened, within(seconds), last or before, progress, keep=True, cuts=cuts
+            tightened, within(seconds), last or before, progress, keep=True
         ),
         replay,
         max_iterations=max_iterations,

@@ -198,8 +198,6 @@ class Blocks:
         data = self.data
         builder = ModelBuilder(*_FAMILIES)
         builder.columns(self._num_columns + self.num_linked)
-        self.row_keys: list[tuple[str, ...]] = []
-        """What each row is about; the same in problems that differ in tightenings only."""
         self.margin_rows: list[int] = []
         self.margin_pools: list[tuple[int, bool]] = []
         self._modes_of_pool = defaultdict(list)
@@ -250,7 +248,6 @@ class Blocks:
                 if columns.short[c, b] >= 0:
                     found.append((int(columns.short[c, b]), 1.0))
                 builder.row("demand", found)
-                self.row_keys.append(("demand", f"{c}", f"{b}"))
                 self.demand_rows.append((c, b))
 
     def _rented(self, pool: int, spot: bool, band: int) -> list[tuple[int, float]]:
@@ -274,7 +271,6 @@ class Blocks:
                 margin = self._margin(p, spot)
                 entries = [*used, *self._rented(p, spot, b), *usable, *margin]
                 row = builder.row("spot room" if spot else "firm room", entries)
-                self.row_keys.append(("room", f"{p}", f"{spot}", f"{b}"))
                 if margin:
                     self.margin_rows.append(row)
                     self.margin_pools.append((p, spot))
@@ -296,7 +292,6 @@ class Blocks:
                 busy = [(int(self.columns.mode[w, b]), -1.0) for w in modes]
                 drawing = [(int(self.columns.kind[k, b]), 1.0) for k in kinds]
                 builder.row("busy", [*busy, *self._rented(p, False, b), *drawing])
-                self.row_keys.append(("busy", f"{p}", f"{b}"))
 
     def _kinds(self, builder: ModelBuilder) -> None:
         """(C13) No more GPUs of a power kind are busy than there are."""
@@ -309,7 +304,6 @@ class Blocks:
                         for s in data.kinds[k].host_groups
                     ]
                     builder.row("kind", [(int(self.columns.kind[k, b]), -1.0), *hosts])
-                    self.row_keys.append(("kind", f"{k}", f"{b}"))
 
     def _carbon(self, builder: ModelBuilder) -> None:
         """(C14) Carbon keeps within the quarter's cap."""
@@ -320,14 +314,12 @@ class Blocks:
             emitted[first : first + len(data.idle_carbon)] = -data.idle_carbon
             at = np.flatnonzero(emitted)
             builder.row("carbon", [(at, emitted[at])])
-            self.row_keys.append(("carbon",))
 
     def _short(self, builder: ModelBuilder) -> None:
         """(C15) Only what is waived is short; the link with v depends on the scenario."""
         self.short_rows: list[tuple[int, int]] = []
         for c, b in np.argwhere(self.columns.short >= 0).tolist():
             builder.row("short", [(int(self.columns.short[c, b]), -1.0)])
-            self.row_keys.append(("short", f"{c}", f"{b}"))
             self.short_rows.append((c, b))
 
     def _sent(self, builder: ModelBuilder) -> None:
@@ -348,7 +340,6 @@ class Blocks:
                     ]
                     builder.row("sent", [*running, (self._num_columns + begin + i, most)])
                     self.sent_rows.append((c, b))
-                    self.row_keys.append(("sent", f"{c}", f"{at.pool}", f"{at.spot}", f"{b}"))
 
     # What differs from block to block ---------------------------------------------------------
 

@@ -8,9 +8,6 @@ and no cut rests on a solver's tolerance: alpha, beta and gamma are worked out h
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-
 import numpy as np
 
 from alloc.models.right_sizing.data import Array
@@ -90,34 +87,3 @@ class CutPool:
         return np.asarray(
             self.alpha + (self.beta @ linked.T)[:, None, :] + self.gamma * waived[:, None]
         )
-
-
-@dataclass
-class KnownCuts:
-    """What the duals of a problem's blocks were, for a problem that differs in its tightenings.
-
-    Any vector of duals gives a cut that holds, worked out anew for the blocks of the other problem;
-    where these are alike it says much there, too.
-
-    Parameters
-    ----------
-    keys
-        What each row is about, as `Blocks.row_keys`.
-    duals
-        Dual solutions, shape (cuts, rows).
-    """
-
-    keys: list[tuple[str, ...]] = field(default_factory=list)
-    duals: Array = field(default_factory=lambda: np.zeros((0, 0)))
-
-    def keep(self, keys: list[tuple[str, ...]], duals: Array) -> None:
-        """Keep the duals of a problem that was solved, instead of those of the one before."""
-        self.keys, self.duals = keys, duals
-
-    def of(self, keys: Sequence[tuple[str, ...]]) -> list[Array]:
-        """Return the duals for the rows of another problem, 0 where there was no such row."""
-        at = {key: i for i, key in enumerate(self.keys)}
-        found = np.zeros((len(self.duals), len(keys)))
-        known = [i for i, key in enumerate(keys) if key in at]
-        found[:, known] = self.duals[:, [at[keys[i]] for i in known]]
-        return list(found)

@@ -45,7 +45,6 @@ from alloc.result import Sensitivity
 from alloc.solving.outcome import Outcome, Settings
 from alloc.solving.right_sizing.blocks import SHORT
 from alloc.solving.right_sizing.candidates import Candidates
-from alloc.solving.right_sizing.cuts import KnownCuts
 from alloc.solving.right_sizing.marginals import estimates_of_cuts, is_small
 from alloc.solving.right_sizing.relaxation import Relaxation
 from alloc.solving.right_sizing.state import BACKEND, Watch
@@ -89,27 +88,20 @@ class Decomposition:
         self._seconds_to_prove = _SECONDS_TO_PROVE
         self._tried_to_refute = False
 
-    def run(self, start: Plan | None = None, known: KnownCuts | None = None) -> Outcome[Plan]:
-        """Search until the gap is closed, the time is up, or an interrupt; keep what was found.
-
-        Begins with the cuts that are known, and leaves its own there.
-        """
+    def run(self, start: Plan | None = None) -> Outcome[Plan]:
+        """Search until the gap is closed, the time is up, or an interrupt; keep what was found."""
         with self.relaxation.values:
             try:
-                limit = self._run(start, known)
+                limit = self._run(start)
             except OutOfTime:
                 limit = "time"
             except KeyboardInterrupt:
                 limit = "interrupt"
-        if known is not None:
-            self.relaxation.remember(known)
         return self._outcome(limit)
 
-    def _run(self, start: Plan | None, known: KnownCuts | None) -> Limit | None:
+    def _run(self, start: Plan | None) -> Limit | None:
         relaxation = self.relaxation
         began = relaxation.start()
-        if known is not None:
-            relaxation.recall(known)
         if start is not None:
             self.candidates.try_candidate(relaxation.completing.from_plan(start), "start")
         if began is not None and relaxation.seconds_left() > 0:
@@ -274,7 +266,6 @@ def solve_by_decomposition(
     gap: float,
     start: Plan | None = None,
     watch: Watch | None = None,
-    known: KnownCuts | None = None,
 ) -> Outcome[Plan]:
     """Return the best plan within the limits, and the bound of the masters."""
-    return Decomposition(data, settings, gap, watch).run(start, known)
+    return Decomposition(data, settings, gap, watch).run(start)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Literal, get_args
 
@@ -14,7 +14,6 @@ from alloc.problems.right_sizing.problem import PlanningProblem
 from alloc.result import Deferred, Limits, Result
 from alloc.solving.outcome import Outcome, Settings
 from alloc.solving.right_sizing.assumptions import assumptions
-from alloc.solving.right_sizing.cuts import KnownCuts
 from alloc.solving.right_sizing.decomposition import solve_by_decomposition
 from alloc.solving.right_sizing.extensive import solve_extensive
 from alloc.solving.right_sizing.marginals import is_small, marginal_values
@@ -34,19 +33,11 @@ _ANY_PLAN = 1e9
 """Gap at which the first plan found ends a search."""
 
 
-@dataclass(frozen=True, eq=False)
-class Beginning:
-    """A plan to start from, and cuts to begin with and to leave there."""
-
-    plan: Plan | None
-    cuts: KnownCuts
-
-
 def solve_right_sizing(
     problem: PlanningProblem,
     objective: str,
     settings: Settings,
-    start: Plan | Beginning | None,
+    start: Plan | None,
     report: Watch,
     *,
     method: Method = "auto",
@@ -62,8 +53,7 @@ def solve_right_sizing(
     settings
         Limits, and the gap at which to stop.
     start
-        A plan to start from, for example that of a similar problem; it need not be feasible. With
-        the cuts of that problem, perhaps.
+        A plan to start from, for example that of a similar problem; it need not be feasible.
     report
         Takes a line of progress.
     method
@@ -104,7 +94,6 @@ def right_size(
     method: Method = "auto",
     start: Plan | None = None,
     progress: Watch | None = None,
-    cuts: KnownCuts | None = None,
 ) -> Result[Plan]:
     """Find the cheapest plan, and prove how cheap any plan can be.
 
@@ -120,9 +109,6 @@ def right_size(
         A plan to start from, for example that of a similar problem; it need not be feasible.
     progress
         Takes a line of progress.
-    cuts
-        What the last of several problems that differ in their tightenings left for this one; this
-        one's are left there in turn. Used by the decomposition.
 
     Returns
     -------
@@ -146,7 +132,7 @@ def right_size(
         "right_sizing",
         method,
         limits=limits,
-        warm_start=start if cuts is None else Beginning(start, cuts),
+        warm_start=start,
         progress=progress,
     )
 
@@ -166,13 +152,10 @@ def _solve(
     settings: Settings,
     gap: float,
     method: Method,
-    start: Plan | Beginning | None,
+    start: Plan | None,
     progress: Watch | None,
 ) -> Outcome[Plan]:
-    known = None
-    if isinstance(start, Beginning):
-        start, known = start.plan, start.cuts
     columns = len(data.modes) * data.bands.count * data.probability.size * data.num_quarters
     if method == "extensive" or (method == "auto" and columns <= _MAX_COLUMNS):
         return solve_extensive(data, settings, gap, start)
-    return solve_by_decomposition(data, settings, gap, start, progress, known)
+    return solve_by_decomposition(data, settings, gap, start, progress)

@@ -21,7 +21,7 @@ from alloc.solving.right_sizing.blocks import (
     block_data,
     with_raised_penalty,
 )
-from alloc.solving.right_sizing.cuts import ZERO_CUT, CutPool, KnownCuts
+from alloc.solving.right_sizing.cuts import ZERO_CUT, CutPool
 from alloc.solving.right_sizing.first_stage_completion import FirstStageCompletion
 from alloc.solving.right_sizing.master import BlockMaster, MasterData, QuarterMaster
 from alloc.solving.right_sizing.start import expected_optimum
@@ -34,11 +34,6 @@ _CUT_TOLERANCE = 1e-7
 _LEAST_DUAL = 1e-12
 _MIN_GAIN = 0.05
 """Gaps below which a gain counts for little: twenty such gains close the gap asked for."""
-_RECALLS = 40
-"""Solves of the master with cuts known before; each adds those that say most at its optimum."""
-_REMEMBERED = 1000
-"""Cuts to remember besides those that hold the optimum, about as many as there are blocks in large
-problems; working one out anew for all blocks takes a millisecond."""
 _OF_SCENARIOS, _LEAST_SCENARIOS = 2, 3
 """Of so many scenarios one is solved in a step of the relaxation, but at least so many."""
 
@@ -221,25 +216,6 @@ class Relaxation:
         self.pool.add(list(duals))
         self.cut(point)
         return point
-
-    def recall(self, known: KnownCuts) -> None:
-        """Take the cuts of a similar problem, as far as they say something near the optimum."""
-        self.pool.add(known.of(self.blocks.row_keys))
-        for _ in range(_RECALLS if len(self.pool) > 1 else 0):
-            answer, before = self.master.solve(), len(self.master.cuts)
-            if answer is None:
-                return
-            self.cut(answer[1])
-            if len(self.master.cuts) == before or self.seconds_left() <= 0:
-                return
-
-    def remember(self, known: KnownCuts) -> None:
-        """Keep the cuts that hold the optimum of the relaxation, and those learned last."""
-        duals = np.zeros(0) if self.duals is None else self.duals[1]
-        used = {self.master.cuts[row][2] for row in np.flatnonzero(duals > _LEAST_DUAL).tolist()}
-        count = len(self.pool)
-        used |= set(range(max(count - _REMEMBERED, 1), count))
-        known.keep(self.blocks.row_keys, self.pool.dual[sorted(used)])
 
     def keep_optimum(self, bound: float, point: Array) -> None:
         """Keep what the linear relaxation says, now that it is solved."""
