@@ -56,7 +56,7 @@ class Blocks:
     """The linear programs of the second stage.
 
     A column is counted in `scale`, 1 but for what runs of classes with next to no demand: in the
-    units of `Columns` it is its value times that.
+    units of `Columns` it is its value times that. A row is multiplied by `row_scale`.
 
     Parameters
     ----------
@@ -79,9 +79,9 @@ class Blocks:
         self.matrix: sparse.csr_array
         self.first_stage: sparse.csr_array
         self._build()
-        self.scale, self._row_scale = self._scales()
-        self.matrix = self.matrix.multiply(self._row_scale[:, None] * self.scale).tocsr()
-        self.first_stage = self.first_stage.multiply(self._row_scale[:, None]).tocsr()
+        self.scale, self.row_scale = self._scales()
+        self.matrix = self.matrix.multiply(self.row_scale[:, None] * self.scale).tocsr()
+        self.first_stage = self.first_stage.multiply(self.row_scale[:, None]).tocsr()
         self.cost, self.carbon = self.cost * self.scale, self.carbon * self.scale
 
     def _scales(self) -> tuple[Array, Array]:
@@ -367,13 +367,14 @@ class Blocks:
             found[:, :, self.family["carbon"]] = -np.array(data.problem.carbon_caps_kg)[
                 None, :, None
             ]
-        return np.asarray(found * self._row_scale)
+        return np.asarray(found * self.row_scale)
 
     def waived(self) -> Array:
         """Return what waiving a scenario adds to each row, shape (scenarios, quarters, rows)."""
-        return np.asarray(self._waived() * self._row_scale)
+        return np.asarray(self._waived() * self.row_scale)
 
     def _waived(self) -> Array:
+        """Return the same with rows as they are before they are scaled."""
         data = self.data
         found = np.zeros((*data.demand.shape[:2], self.num_rows))
         if self.short_rows:

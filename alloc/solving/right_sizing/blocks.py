@@ -133,8 +133,10 @@ def block_data(data: SizingData, blocks: Blocks, unit: float, feasibility: bool)
     hours = float(data.bands.hours.sum())
     classes = data.problem.classes
     served = [
-        1.0 if classes[c].deferrable else float(data.bands.hours[b]) / hours
-        for c, b in blocks.demand_rows
+        (1.0 if classes[c].deferrable else float(data.bands.hours[b]) / hours) / scale
+        for (c, b), scale in zip(
+            blocks.demand_rows, blocks.row_scale[blocks.family["demand"]].tolist(), strict=True
+        )
     ]
     penalty = _penalties(data, blocks, unit, len(rows)) / unit
     uppers = blocks.uppers()

@@ -3,9 +3,12 @@
 import math
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from alloc.errors import InstanceError
+from alloc.models.right_sizing import SizingData
+from alloc.models.right_sizing.blocks import Blocks
 from alloc.problems.right_sizing import (
     HostOffer,
     JobClass,
@@ -20,6 +23,7 @@ from alloc.problems.right_sizing import (
 from alloc.problems.right_sizing.accounting import account
 from alloc.problems.right_sizing.repairs import apply_repairs
 from alloc.result import Limits
+from alloc.solving.right_sizing.blocks import BlockSolver, block_data
 from alloc.solving.right_sizing.check import check_out_of_sample
 from alloc.solving.right_sizing.method import right_size
 from alloc.topology import HostType
@@ -204,3 +208,21 @@ def test_jobs_that_hardly_ever_come_are_served_all_the_same(method, rate, quarte
         without = right_size(base, limits=Limits(seconds=20, gap=1e-6), method=method)
         cost = without.certificate.objective
         assert found.certificate.objective == pytest.approx(cost, rel=2e-6)
+
+
+def test_what_is_missing_of_rare_jobs_counts_as_little_as_they_are():
+    """Whatever unit the solver counts them in."""
+    base = machine_room(2)
+    rare = JobClass("rare", (JobOption("a", 1, 0.5),))
+    problem = base.replace(
+        classes=(*base.classes, rare),
+        scenarios=tuple(
+            replace(s, arrivals={**s.arrivals, "rare": (1e-6, 1e-6)}) for s in base.scenarios
+        ),
+    )
+    data = SizingData(problem)
+    blocks = Blocks(data)
+    solver = BlockSolver(block_data(data, blocks, 1.0, feasibility=False))
+    found = solver.solve((0, 1), np.zeros(blocks.num_linked), 0.0)
+    assert found.unserved == pytest.approx(data.demand[0, 1].sum(), rel=1e-9)
+    assert found.short == pytest.approx(1.0)
