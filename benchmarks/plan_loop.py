@@ -55,7 +55,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--jobs", type=int, default=1000, help="jobs of a replication")
     parser.add_argument("--seconds", type=float, default=60.0, help="time limit of each solve")
     parser.add_argument("--workers", type=int, default=1, help="processes of the replay")
+    parser.add_argument(
+        "--cpu-clock",
+        action="store_true",
+        help="limits count CPU seconds of this process, for a machine that others share; those "
+        "inside of HiGHS stay of wall time",
+    )
     given = parser.parse_args(arguments)
+    if given.cpu_clock:
+        time.monotonic = time.perf_counter = time.process_time
     print(describe_environment())
     print(
         f"{'problem':18} {'iterations':>10} {'answer':>6} {'outcome':>10} {'goals':>6} "

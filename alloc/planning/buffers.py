@@ -19,11 +19,17 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-import joblib
-
-from alloc.errors import worker_deaths
-from alloc.planning.capacity import SIZING, formula_gpus, measured_gpus, reserved_gpus
-from alloc.planning.pools import Operation, Pool, Regime, Stream, operations_of
+from alloc.planning.capacity import (
+    SIZING,
+    PoolFormula,
+    ToMeasure,
+    corrected,
+    measured_ratios,
+    ratio,
+    required_by_formula,
+    reserved_gpus,
+)
+from alloc.planning.pools import Operation, Pool, Regime, Stream
 from alloc.planning.replay import Measured, ReplaySettings
 from alloc.problems.right_sizing.demand import JobClass, MarginKey, Tightening, TighteningKey
 from alloc.problems.right_sizing.headroom import (
@@ -33,9 +39,7 @@ from alloc.problems.right_sizing.headroom import (
     headroom,
     reference_gpus,
 )
-from alloc.problems.right_sizing.plan import Plan
 from alloc.problems.right_sizing.problem import PlanningProblem
-from alloc.solving.processes import worker_processes
 
 # Part of a host by which a pool that missed a goal requires more than it had, whatever the draws by
 # which capacity is measured say: any part makes the model add a host.
@@ -129,7 +133,7 @@ def learn(
     for operation, measured in replayed:
         if operation.has_goal:
             by_pool[operation.pool].append((operation, measured))
-    to_measure = []
+    to_measure: dict[Pool, list[ToMeasure]] = {}
     for pool, found in by_pool.items():
         has_missed = not all(m.holds for _, measured in found for m in measured)
         is_asked = any(
@@ -142,25 +146,21 @@ def learn(
             # the next plan costs no more on account of what was replayed.
             has = min(ratio(operation, operation.gpus) for operation, _ in found)
             most = math.inf if has_missed else has
+            to_measure[pool] = []
             for operation, measured in found:
                 missed = not all(one.holds for one in measured)
                 # More than it had when it missed, whatever the draws say.
                 step = _LEAST_STEP * max(operation.hosts, default=1)
                 least = ratio(operation, operation.gpus + step) if missed else 0.0
                 for by in (SIZING, draw) if missed else (SIZING,):
-                    to_measure.append((operation, by, least, most))
+                    to_measure[pool].append(ToMeasure(operation, by, least, most))
         elif all(measured for _, measured in found):
             has = min(ratio(operation, operation.gpus) for operation, _ in found)
             knowledge.correct(pool, min(knowledge.correction(pool), has))
-    calls = [(one, knowledge.required(one), by) for one, by, _, _ in to_measure]
-    sizes = _measure(calls, settings)
-    corrections: dict[Pool, float] = {}
-    for (operation, _, least, most), gpus in zip(to_measure, sizes, strict=True):
-        required = max(min(ratio(operation, gpus), most), least)
-        corrections[operation.pool] = max(required, corrections.get(operation.pool, 0.0))
-    for pool, correction in corrections.items():
+    calls = [(knowledge.correction(pool), regimes) for pool, regimes in to_measure.items()]
+    for pool, required in zip(to_measure, measured_ratios(calls, settings), strict=True):
         knowledge.measured.add(pool)
-        knowledge.correct(pool, correction)
+        knowledge.correct(pool, required)
     fit(knowledge, problem, every, [operation for operation, _ in replayed])
 
 
@@ -215,8 +215,10 @@ def raise_buffers(
         if missing > short.get(where, (0.0, operation))[0]:
             short[where] = missing, operation
     operations = [operation for _, operation in short.values()]
+    pools = {operation.pool for operation in operations}
+    there = [operation for operation in every if operation.pool in pools]
     raised = False
-    for (key, quarter), gpus in _buffers(knowledge, problem, every, operations).items():
+    for (key, quarter), gpus in _buffers(knowledge, problem, there, operations).items():
         if gpus > knowledge.buffers.get((key, quarter), 0.0) + _NOTHING:
             knowledge.buffers[key, quarter] = gpus
             raised |= any(
@@ -252,30 +254,6 @@ def _buffers(
             for key, gpus in _buffers_of(problem, everyone, knowledge.correction(pool)):
                 now.setdefault((key, quarter), gpus)
     return now
-
-
-def required_by_formula(operation: Operation) -> float:
-    """Return the GPUs with which a pool keeps the goals of all its classes, by formula."""
-    classes = {stream.job_class.name: stream.job_class for stream in operation.streams}
-    return max(formula_gpus(operation.streams, job_class) for job_class in classes.values())
-
-
-def corrected(streams: Sequence[Stream], formula: float, correction: float) -> float:
-    """Return the GPUs that a pool requires: what the formula says beyond the load is corrected.
-
-    No correction makes a pool smaller than its largest gang.
-    """
-    load = math.fsum(stream.load for stream in streams)
-    return max(load + correction * (formula - load), *(float(stream.gpus) for stream in streams))
-
-
-def ratio(operation: Operation, gpus: float) -> float:
-    """Return so many GPUs of a pool with a goal, beyond its load, over what the formula says.
-
-    With a goal the formula says more than the load, however loose the goal is.
-    """
-    beyond = required_by_formula(operation) - operation.load
-    return max(gpus - operation.load, 0.0) / beyond
 
 
 def tightened(
@@ -361,9 +339,13 @@ def with_shared_pools(problem: PlanningProblem) -> PlanningProblem:
     return problem if problem.pool_gpus is not None else problem.replace(pool_gpus=ANY_POOL)
 
 
-def keys_of(problem: PlanningProblem, plan: Plan) -> set[TighteningKey]:
-    """Return the classes of jobs that a plan sends to pools, and the pools."""
-    return {key for operation in operations_of(problem, plan) for key in _keys(operation)}
+def keys_of(every: Sequence[Operation]) -> set[TighteningKey]:
+    """Return the classes of jobs that are sent to pools, and the pools."""
+    return {
+        (s.job_class.name, o.pool.gpu_type, o.pool.site, o.pool.spot)
+        for o in every
+        for s in o.streams
+    }
 
 
 def _as_tightening(key: MarginKey, quarter: int, gpus: float) -> Tightening:
@@ -381,15 +363,6 @@ def _as_tightening(key: MarginKey, quarter: int, gpus: float) -> Tightening:
 
 def _pool_of(key: MarginKey) -> Pool:
     return Pool(key.gpu_type, key.site, key.spot)
-
-
-def _measure(calls: Sequence[tuple[Operation, float, int]], settings: ReplaySettings) -> list[int]:
-    """Return what pools require, from guesses and by draws, in parallel if the settings say so."""
-    if settings.workers == 1 or len(calls) < 2:
-        return [measured_gpus(one, settings, guess, draw) for one, guess, draw in calls]
-    jobs = (joblib.delayed(measured_gpus)(one, settings, guess, draw) for one, guess, draw in calls)
-    with worker_processes(settings.workers) as parallel, worker_deaths("measuring capacity"):
-        return list(parallel(jobs))
 
 
 def _buffers_of(
@@ -411,12 +384,11 @@ def _buffers_of(
     order = sorted(by_name, key=lambda name: sizes[name])
     for i in range(len(order)):
         part = replace(operation, streams=tuple(s for n in order[: i + 1] for s in by_name[n]))
-        reserved = reserved_gpus(problem, part)
+        reserved, formula = reserved_gpus(problem, part), PoolFormula(part.streams)
         for name in order[: i + 1]:
             job_class = by_name[name][0].job_class
             if job_class.goal is not None:
-                formula = formula_gpus(part.streams, job_class)
-                required = corrected(part.streams, formula, correction)
+                required = corrected(part.streams, formula.gpus(job_class), correction)
                 yield _key(operation.pool, {name, order[i]}), max(required - reserved, 0.0)
 
 
@@ -485,8 +457,3 @@ def _key(pool: Pool, names: Iterable[str]) -> MarginKey:
 
 def _names(operation: Operation) -> set[str]:
     return {stream.job_class.name for stream in operation.streams}
-
-
-def _keys(operation: Operation) -> set[TighteningKey]:
-    pool = operation.pool
-    return {(s.job_class.name, pool.gpu_type, pool.site, pool.spot) for s in operation.streams}

@@ -20,15 +20,20 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import operator
 from collections.abc import Sequence
+from typing import NamedTuple
 
-from alloc.errors import InstanceError
+import joblib
+
+from alloc.errors import InstanceError, worker_deaths
 from alloc.planning.pools import Operation, Stream
 from alloc.planning.replay import ReplaySettings, replay
 from alloc.problems.right_sizing.demand import JobClass
 from alloc.problems.right_sizing.goals import ServiceGoal
 from alloc.problems.right_sizing.headroom import headroom, reference_gpus, tightening_factors
 from alloc.problems.right_sizing.problem import PlanningProblem
+from alloc.solving.processes import worker_processes
 
 # Draws of arrivals and run times by which capacity is measured; those of the verdicts are others.
 SIZING = 0
@@ -42,63 +47,74 @@ _MAX_DOUBLINGS = 12
 _ACCURACY = 1e-3
 
 
-def formula_gpus(streams: Sequence[Stream], job_class: JobClass) -> float:
-    """Return the GPUs with which a class keeps its goal in a pool that others share, by formula.
+class PoolFormula:
+    """The formula for the classes that share a pool; they share its recursion, too.
 
     Parameters
     ----------
     streams
-        What arrives at the pool, that of the class among it.
-    job_class
-        The class.
-
-    Returns
-    -------
-    float
-        GPUs, no less than those of the largest gang; without a goal just the load.
+        What arrives at the pool, one or more.
     """
-    load = math.fsum(stream.load for stream in streams)
-    gang = float(max(stream.gpus for stream in streams))
-    goal = job_class.goal
-    if goal is None:
-        return max(load, gang)
-    peakedness = math.fsum(stream.gpus * stream.load for stream in streams) / load
-    hours = math.fsum(stream.hours * stream.load for stream in streams) / load
-    own = [stream.hours for stream in streams if stream.job_class.name == job_class.name]
-    wait_hours = max(goal.wait_hours(max(own)), 0.0)
-    low, high = load, load + gang
-    blocked = [1.0]
 
-    def keeps(gpus: float) -> bool:
-        return _keeps(goal, wait_hours, gpus / peakedness, load / peakedness, hours, blocked)
+    def __init__(self, streams: Sequence[Stream]) -> None:
+        loads = [stream.load for stream in streams]
+        self.streams = streams
+        self.load = math.fsum(loads)
+        """GPUs busy on average."""
+        self.gang = float(max(stream.gpus for stream in streams))
+        self._peakedness = self._mean([float(stream.gpus) for stream in streams], loads)
+        self._hours = self._mean([stream.hours for stream in streams], loads)
+        self._offered = self.load / self._peakedness
+        self._blocked = [1.0]
+        """Erlang B of the load for 0, 1, ... servers, as far as it was asked for."""
 
-    while not keeps(high):
-        low, high = high, high + 2 * (high - load)
-    while high - low > _ACCURACY * max(load, gang):
-        middle = (low + high) / 2
-        low, high = (low, middle) if keeps(middle) else (middle, high)
-    return max(high, gang)
+    def _mean(self, values: Sequence[float], loads: Sequence[float]) -> float:
+        return math.fsum(map(operator.mul, values, loads)) / self.load
+
+    def gpus(self, job_class: JobClass) -> float:
+        """Return the GPUs with which a class keeps its goal, by formula.
+
+        Parameters
+        ----------
+        job_class
+            One of those that come.
+
+        Returns
+        -------
+        float
+            GPUs, no less than those of the largest gang; without a goal just the load.
+        """
+        goal, load, gang = job_class.goal, self.load, self.gang
+        if goal is None:
+            return max(load, gang)
+        own = [stream.hours for stream in self.streams if stream.job_class.name == job_class.name]
+        wait_hours = max(goal.wait_hours(max(own)), 0.0)
+        low, high = load, load + gang
+        while not self._keeps(goal, wait_hours, high):
+            low, high = high, high + 2 * (high - load)
+        while high - low > _ACCURACY * max(load, gang):
+            middle = (low + high) / 2
+            low, high = (low, middle) if self._keeps(goal, wait_hours, middle) else (middle, high)
+        return max(high, gang)
+
+    def _keeps(self, goal: ServiceGoal, wait_hours: float, gpus: float) -> bool:
+        """Return whether a goal holds with so many servers, which need not be whole (M/M/c)."""
+        servers, offered = gpus / self._peakedness, self._offered
+        if servers <= offered:
+            return False
+        # Between whole numbers of servers the logarithm is about straight.
+        whole, part = int(servers), servers - int(servers)
+        waits = math.pow(_waits(whole, offered, self._blocked), 1 - part)
+        waits *= math.pow(max(_waits(whole + 1, offered, self._blocked), 1e-300), part)
+        drain_per_hour = (servers - offered) / self._hours
+        if goal.fraction is None:
+            return waits / drain_per_hour <= wait_hours
+        return waits * math.exp(-drain_per_hour * wait_hours) <= 1 - goal.fraction
 
 
-def _keeps(
-    goal: ServiceGoal,
-    wait_hours: float,
-    servers: float,
-    offered: float,
-    hours: float,
-    blocked: list[float],
-) -> bool:
-    """Return whether a goal holds with so many servers, which need not be whole (M/M/c)."""
-    if servers <= offered:
-        return False
-    # Between whole numbers of servers the logarithm is about straight.
-    whole, part = int(servers), servers - int(servers)
-    waits = math.pow(_waits(whole, offered, blocked), 1 - part)
-    waits *= math.pow(max(_waits(whole + 1, offered, blocked), 1e-300), part)
-    drain_per_hour = (servers - offered) / hours
-    if goal.fraction is None:
-        return waits / drain_per_hour <= wait_hours
-    return waits * math.exp(-drain_per_hour * wait_hours) <= 1 - goal.fraction
+def formula_gpus(streams: Sequence[Stream], job_class: JobClass) -> float:
+    """Return what `PoolFormula` says of a class in a pool that streams arrive at."""
+    return PoolFormula(streams).gpus(job_class)
 
 
 def _waits(servers: int, offered: float, blocked: list[float]) -> float:
@@ -124,6 +140,31 @@ def reserved_gpus(problem: PlanningProblem, operation: Operation) -> float:
         key = stream.job_class.name, pool.gpu_type, pool.site, pool.spot
         total += stream.load * (room or 1.0) * factors.get(key, 1.0)
     return total
+
+
+def required_by_formula(operation: Operation) -> float:
+    """Return the GPUs with which a pool keeps the goals of all its classes, by formula."""
+    classes = {stream.job_class.name: stream.job_class for stream in operation.streams}
+    formula = PoolFormula(operation.streams)
+    return max(formula.gpus(job_class) for job_class in classes.values())
+
+
+def corrected(streams: Sequence[Stream], formula: float, correction: float) -> float:
+    """Return the GPUs that a pool requires: what the formula says beyond the load is corrected.
+
+    No correction makes a pool smaller than its largest gang.
+    """
+    load = math.fsum(stream.load for stream in streams)
+    return max(load + correction * (formula - load), *(float(stream.gpus) for stream in streams))
+
+
+def ratio(operation: Operation, gpus: float) -> float:
+    """Return so many GPUs of a pool with a goal, beyond its load, over what the formula says.
+
+    With a goal the formula says more than the load, however loose the goal is.
+    """
+    beyond = required_by_formula(operation) - operation.load
+    return max(gpus - operation.load, 0.0) / beyond
 
 
 def measured_gpus(
@@ -152,17 +193,10 @@ def measured_gpus(
         If the goals are missed however many hosts there are: a scheduler may not start jobs that
         could start, or the goal be shorter than a run.
     """
-    size = max(max(operation.hosts, default=1), 1)
-    smaller = {gpus: count for gpus, count in operation.hosts.items() if gpus != size}
-    part = max(size // _PARTS, 1)
-    others = sum(gpus * count for gpus, count in smaller.items())
+    part, others = _parts(operation)
 
     def with_parts(count: int) -> Operation:
-        whole, rest = divmod(count * part, size)
-        hosts = {**smaller, size: whole} if whole else dict(smaller)
-        if rest:
-            hosts[rest] = hosts.get(rest, 0) + 1
-        return dataclasses.replace(operation, hosts=hosts)
+        return _with_gpus(operation, count * part + others)
 
     # Fewer than carry the load cannot do.
     least = max(math.ceil((operation.load - others) / part), 1)
@@ -192,6 +226,97 @@ def measured_gpus(
     return high * part + others
 
 
+def holds_with(
+    operation: Operation, settings: ReplaySettings, gpus: float, draw: int = SIZING
+) -> bool:
+    """Return whether the goals of a pool hold with no more than so many GPUs.
+
+    Parameters
+    ----------
+    operation
+        The pool.
+    settings
+        How it is replayed.
+    gpus
+        GPUs, rounded down to what `measured_gpus` tries.
+    draw
+        Draw of arrivals and run times.
+    """
+    part, others = _parts(operation)
+    count = math.floor((gpus - others) / part + 1e-9)
+    if count < 1 or count * part + others < operation.load:
+        return False
+    return holds(_with_gpus(operation, count * part + others), settings, draw)
+
+
+def _parts(operation: Operation) -> tuple[int, int]:
+    """Return the GPUs of a part of a pool's largest host, and those of its smaller hosts."""
+    size = max(max(operation.hosts, default=1), 1)
+    smaller = sum(gpus * count for gpus, count in operation.hosts.items() if gpus != size)
+    return max(size // _PARTS, 1), smaller
+
+
+def _with_gpus(operation: Operation, gpus: int) -> Operation:
+    """Return a pool with other largest hosts, the last of which may be a part of one."""
+    size = max(max(operation.hosts, default=1), 1)
+    hosts = {each: count for each, count in operation.hosts.items() if each != size}
+    whole, rest = divmod(gpus - sum(each * count for each, count in hosts.items()), size)
+    if whole:
+        hosts[size] = whole
+    if rest:
+        hosts[rest] = hosts.get(rest, 0) + 1
+    return dataclasses.replace(operation, hosts=hosts)
+
+
 def holds(operation: Operation, settings: ReplaySettings, draw: int = SIZING) -> bool:
     """Return whether the goals of a pool hold, as a verdict says it."""
     return all(found.holds for found in replay(operation, settings, draw=draw))
+
+
+class ToMeasure(NamedTuple):
+    """A regime of a pool, a draw, and the ratios between which what it requires is taken."""
+
+    operation: Operation
+    draw: int
+    least: float
+    most: float
+
+
+def measured_ratios(
+    calls: Sequence[tuple[float, Sequence[ToMeasure]]], settings: ReplaySettings
+) -> list[float]:
+    """Return the largest ratio that pools require in some regimes, as `ratio` has it.
+
+    Parameters
+    ----------
+    calls
+        Of each pool a ratio from which to search, and its regimes.
+    settings
+        How they are replayed, in parallel if the settings say so.
+    """
+    if settings.workers == 1 or len(calls) < 2:
+        return [_measured_ratio(guess, regimes, settings) for guess, regimes in calls]
+    jobs = (joblib.delayed(_measured_ratio)(*call, settings) for call in calls)
+    with worker_processes(settings.workers) as parallel, worker_deaths("measuring capacity"):
+        return list(parallel(jobs))
+
+
+def _measured_ratio(guess: float, regimes: Sequence[ToMeasure], settings: ReplaySettings) -> float:
+    """Return the largest that any of the regimes of a pool requires, as `ratio` has it.
+
+    A regime that holds with what those before require needs no number of its own: one replay says
+    so. Those that missed come first, by how much more they need at least.
+    """
+    largest = 0.0
+    for one in sorted(regimes, key=lambda one: -one.least):
+        operation = one.operation
+        formula = required_by_formula(operation)
+        if largest >= one.most:
+            continue
+        known = corrected(operation.streams, formula, largest)
+        if largest >= one.least and largest and holds_with(operation, settings, known, one.draw):
+            continue
+        start = corrected(operation.streams, formula, max(guess, largest, one.least))
+        required = ratio(operation, measured_gpus(operation, settings, start, one.draw))
+        largest = max(largest, min(required, one.most), one.least)
+    return largest

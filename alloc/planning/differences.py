@@ -12,6 +12,7 @@ from alloc.planning.changes import Change, apply_all
 from alloc.planning.replay import ReplaySettings
 from alloc.planning.report import PLAN_LIMITS, PlanReport, plan
 from alloc.problems.right_sizing.accounting import mean_hosts
+from alloc.problems.right_sizing.headroom import reference_gpus
 from alloc.problems.right_sizing.plan import CostBreakdown, Plan
 from alloc.problems.right_sizing.problem import PlanningProblem
 from alloc.result import Limits, Result
@@ -156,6 +157,10 @@ def what_if(
 ) -> WhatIf:
     """Plan a changed problem, and hold it against the base.
 
+    Without a replay both take pools to be as large as the base's load makes them, unless their size
+    is given: else more jobs would make larger pools, which need less for each busy GPU, and could
+    make a plan cheaper. So a plan for fewer jobs costs no more. A replay measures the pools.
+
     Parameters
     ----------
     problem
@@ -199,6 +204,8 @@ def what_if(
     if after == problem and changed_replay in (None, replay):
         # The change is none, for example no budget where there was none.
         return WhatIf(tuple(sentences), base, base)
+    if replay is None and changed_replay is None and after.pool_gpus is None:
+        after = after.replace(pool_gpus=reference_gpus(problem) or None)
     if base.interrupted:
         return WhatIf(tuple(sentences), base, _not_planned(after, base))
     tell(f"{'; '.join(sentences)}: planning")

@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 import math
-import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 from alloc.errors import InstanceError
 from alloc.planning.buffers import (
     Knowledge,
     fit,
-    keys_of,
     learn,
-    priced,
-    raise_buffers,
-    tightened,
     with_shared_pools,
 )
-from alloc.planning.pools import goals_of, operations_of, tightest
+from alloc.planning.iteration_solves import IterationSolves, Solve
+from alloc.planning.pools import goals_of, tightest
 from alloc.planning.replay import Measured, ReplaySettings, replay_all
-from alloc.problems.right_sizing.demand import Tightening, TighteningKey
+from alloc.problems.right_sizing.demand import Tightening
 from alloc.problems.right_sizing.headroom import KEPT_OUT, margins
 from alloc.problems.right_sizing.plan import Plan
 from alloc.problems.right_sizing.problem import PlanningProblem
@@ -30,26 +26,11 @@ from alloc.solving.outcome import Progress
 from alloc.units import require_count
 
 Outcome = Literal["holds", "missed", "no plan", "unmeasured", "interrupted"]
-Solve = Callable[[PlanningProblem, Result[Plan] | None, float | None], Result[Plan]]
-"""Solves a problem, given the result of a similar one or None, in so many seconds (None: any)."""
 
 # Part by which a plan that holds may be dearer than the first bound, and no cheaper one is sought:
 # the gap of a plan twice, for the first plan and the answer. The first bound is of goals class by
 # class; a plan with buffers may undercut it.
 _NEAR = 0.02
-# Solves in which load pays for the capacity that it requires, until classes stay where they are.
-# After two few move, and what they chose is measured next.
-_PRICED_SOLVES = 2
-# Part of the time left that each of them may take: those with buffers need the rest.
-_PRICED_TIME = 0.25
-# Solves after the first until a plan has what its pools require by formula; then it is replayed
-# whatever it has. Most need two or three.
-_MAX_SOLVES = 8
-# Decisions whether a class is sent to a pool in a quarter, up to which a class that left a pool may
-# return when buffers rise: such a solve takes about a second, one of a thousand minutes.
-_FEW_CHOICES = 100
-# Part of the time of an iteration that must be left for another solve to be worth beginning.
-_LEAST_TIME = 0.05
 # Part of the cost that an iteration must have saved for another to be worth its time: half of the
 # gap to which plans are solved.
 _LITTLE = 0.005
@@ -211,27 +192,17 @@ def _iterate(
     for number in range(1, max_iterations + 1):
         tell(f"iteration {number}: solving the plan")
         last = _last_plan(iterations)
-        solves = _Solves(problem, shared, knowledge, solve, settings, seconds)
-        if last is None:
-            now, result = problem, solves.of(problem, None)
-            is_over = _is_interrupted(result)
-        else:
-            before, start = last.problem, last.result
-            if number == 2:
-                before, start = solves.with_prices(last)
-            now, result, is_over = solves.with_buffers(start, anywhere=measured_only)
-            if result.solution is None and not (is_over or measured_only) and number > 2:
-                before, start = solves.with_prices(last)
-                if start is not last.result:
-                    now, result, is_over = solves.with_buffers(start, anywhere=False)
-            if result.solution is None and start is not last.result:
-                # The formula asks for more than can be had, or found in time; this was had.
-                now, result = before, start
+        solves = IterationSolves(problem, shared, knowledge, solve, settings, seconds)
+        try:
+            now, result = _solved(solves, last, number, measured_only)
+        except KeyboardInterrupt:
+            # Whatever was solved last is kept, at prices or with buffers.
+            if solves.latest is not None:
+                iterations.append(Iteration(*solves.latest, ()))
+            raise
         # What is known of the iteration should the replay be interrupted.
         iterations.append(Iteration(now, result, ()))
-        if is_over:
-            raise KeyboardInterrupt
-        every = () if result.solution is None else operations_of(problem, result.solution)
+        every = () if result.solution is None else solves.operations(result)
         operations = tightest(every, settings.regimes)
         if operations:
             tell(f"iteration {number}: replaying {len(operations)} regimes of pools")
@@ -245,7 +216,7 @@ def _iterate(
                 return
             measured_only = True
             tell(f"iteration {number}: no plan with so much capacity; asking for what was measured")
-            fit(knowledge, shared, operations_of(problem, last.result.require_solution()))
+            fit(knowledge, shared, solves.operations(last.result))
         elif number == max_iterations or not _worth_another(iterations):
             return
         else:
@@ -262,103 +233,24 @@ def _iterate(
                 return
 
 
-@dataclass(frozen=True)
-class _Solves:
-    """The solves of an iteration, which share its time.
-
-    Parameters
-    ----------
-    problem, shared
-        The problem as it was asked, and with pools of any size.
-    knowledge
-        What the replays have shown; its buffers are changed.
-    solve, settings, seconds
-        As `plan_and_replay` has them.
-    """
-
-    problem: PlanningProblem
-    shared: PlanningProblem
-    knowledge: Knowledge
-    solve: Solve
-    settings: ReplaySettings
-    seconds: float | None
-    began: float = field(default_factory=lambda: time.monotonic())
-
-    def of(
-        self, problem: PlanningProblem, start: Result[Plan] | None, part: float = 1.0
-    ) -> Result[Plan]:
-        """Solve a problem in a part of the time left."""
-        if self.seconds is None:
-            return self.solve(problem, start, None)
-        return self.solve(problem, start, part * max(self._left(), _LEAST_TIME * self.seconds))
-
-    def with_prices(self, last: Iteration) -> tuple[PlanningProblem, Result[Plan]]:
-        """Let classes choose their pools by what they require there, from those of a plan on.
-
-        Returns the problem last solved with a plan, and its result: those given if there is no plan
-        at such prices. Fits the buffers to the plan.
-        """
-        now, start = last.problem, last.result
-        for _ in range(_PRICED_SOLVES):
-            if self._is_late():
-                break
-            every = operations_of(self.problem, start.require_solution())
-            prices = priced(self.shared, self.knowledge, every)
-            result = self.of(prices, start, _PRICED_TIME)
-            if _is_interrupted(result):
-                raise KeyboardInterrupt
-            if result.solution is None:
-                break
-            before, now, start = start, prices, result
-            if self._places(start) == self._places(before):
-                break
-        fit(self.knowledge, self.shared, operations_of(self.problem, start.require_solution()))
-        return now, start
-
-    def with_buffers(
-        self, start: Result[Plan], *, anywhere: bool
-    ) -> tuple[PlanningProblem, Result[Plan], bool]:
-        """Solve until the plan has what its pools require by formula.
-
-        Returns the problem last solved with a plan, its result, and whether an interrupt ended it.
-        """
-        now = self.tightened(start, anywhere=anywhere)
-        result = self.of(now, start, 0.5)
-        is_over = _is_interrupted(result)
-        for _ in range(_MAX_SOLVES):
-            if result.solution is None or is_over or self._is_late():
-                break
-            every = tightest(operations_of(self.problem, result.solution), self.settings.regimes)
-            if not raise_buffers(self.knowledge, self.shared, every):
-                break
-            few = len(self._places(start)) * self.problem.num_quarters <= _FEW_CHOICES
-            more = self.tightened(start if few else result, anywhere=anywhere)
-            again = self.of(more, result, 0.5)
-            is_over = _is_interrupted(again)
-            if again.solution is None:
-                # The formula asks for more than can be had; what can be had may hold.
-                break
-            now, result = more, again
-        return now, result, is_over
-
-    def tightened(self, start: Result[Plan], *, anywhere: bool) -> PlanningProblem:
-        """Return the problem with the buffers known, classes being where a plan sends them."""
-        return tightened(self.shared, self.knowledge, None if anywhere else self._places(start))
-
-    def _places(self, result: Result[Plan]) -> set[TighteningKey]:
-        return keys_of(self.problem, result.require_solution())
-
-    def _left(self) -> float:
-        """Return the seconds left, below 0 after a solve that took longer than it was to."""
-        return math.inf if self.seconds is None else self.seconds - time.monotonic() + self.began
-
-    def _is_late(self) -> bool:
-        """Return whether half of what is left is too little for a solve."""
-        return self.seconds is not None and self._left() < 2 * _LEAST_TIME * self.seconds
-
-
-def _is_interrupted(result: Result[Plan]) -> bool:
-    return result.certificate.limit == "interrupt"
+def _solved(
+    solves: IterationSolves, last: Iteration | None, number: int, measured_only: bool
+) -> tuple[PlanningProblem, Result[Plan]]:
+    """Return the problem of an iteration and its result, from the last iteration with a plan."""
+    if last is None:
+        return solves.problem, solves.of(solves.problem, None)
+    before, start = last.problem, last.result
+    if number == 2:
+        before, start = solves.with_prices(before, start)
+    now, result = solves.with_buffers(start, anywhere=measured_only)
+    if result.solution is None and not measured_only and number > 2:
+        before, start = solves.with_prices(before, start)
+        if start is not last.result:
+            now, result = solves.with_buffers(start, anywhere=False)
+    if result.solution is None and start is not last.result:
+        # The formula asks for more than can be had, or found in time; this was had.
+        return before, start
+    return now, result
 
 
 def _interrupted(iterations: Sequence[Iteration]) -> Replayed:

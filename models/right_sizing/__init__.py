@@ -110,6 +110,9 @@ says on which side that errs, and the replay in the simulator corrects it (`Tigh
 band, load is taken at its mean. Rented hosts are counted in fractions.
 
 Classes with the same margins in a pool share z: the largest counts, so that one binary says it all.
+On spot hosts f_pt is at most the GPUs to be had in the scenario with fewest, as (C11) implies.
+What runs of a class whose largest demand is less than a GPU is counted in about that demand (a
+power of two), for a solver's tolerance would else be all of it.
 
 Size: |O||S|T integers, |levels| T + |destinations| T + |W| binaries, and for every scenario and
 quarter a linear program of about |modes| |B| columns, all with the same matrix. Complexity:

@@ -55,6 +55,9 @@ class Columns:
 class Blocks:
     """The linear programs of the second stage.
 
+    A column is counted in `scale`, 1 but for what runs of classes with next to no demand: in the
+    units of `Columns` it is its value times that. A row is multiplied by `row_scale`.
+
     Parameters
     ----------
     data
@@ -76,6 +79,29 @@ class Blocks:
         self.matrix: sparse.csr_array
         self.first_stage: sparse.csr_array
         self._build()
+        self.scale, self.row_scale = self._scales()
+        self.matrix = self.matrix.multiply(self.row_scale[:, None] * self.scale).tocsr()
+        self.first_stage = self.first_stage.multiply(self.row_scale[:, None]).tocsr()
+        self.cost, self.carbon = self.cost * self.scale, self.carbon * self.scale
+
+    def _scales(self) -> tuple[Array, Array]:
+        """Return in what the columns are counted, and the factors of the rows.
+
+        What runs of a class whose largest demand is a small part of a GPU is counted in about that
+        demand: what a solver takes for the rounding of 0 would be all of it.
+        """
+        demand = self.data.demand.max(axis=(0, 1))
+        rare = (demand > 0) & (demand < 1)
+        unit = np.where(rare, np.exp2(np.floor(np.log2(np.where(rare, demand, 1.0)))), 1.0)
+        columns, rows = np.ones(self._num_columns), np.ones(self.matrix.shape[0])
+        for w, mode in enumerate(self.data.modes):
+            columns[self.columns.mode[w]] = unit[mode.job_class]
+        for c, b in np.argwhere(self.columns.short >= 0).tolist():
+            columns[self.columns.short[c, b]] = unit[c]
+        of_class = {"demand": self.demand_rows, "short": self.short_rows, "sent": self.sent_rows}
+        for family, places in of_class.items():
+            rows[self.family[family]] = [1 / unit[c] for c, _ in places]
+        return columns, rows
 
     @property
     def num_rows(self) -> int:
@@ -173,6 +199,7 @@ class Blocks:
         builder = ModelBuilder(*_FAMILIES)
         builder.columns(self._num_columns + self.num_linked)
         self.margin_rows: list[int] = []
+        self.margin_pools: list[tuple[int, bool]] = []
         self._modes_of_pool = defaultdict(list)
         for w, mode in enumerate(data.modes):
             self._modes_of_pool[mode.pool, mode.spot].append(w)
@@ -246,6 +273,7 @@ class Blocks:
                 row = builder.row("spot room" if spot else "firm room", entries)
                 if margin:
                     self.margin_rows.append(row)
+                    self.margin_pools.append((p, spot))
 
     def _margin(self, pool: int, spot: bool) -> list[tuple[int, float]]:
         """Return the margin that a pool keeps, as an entry of a row."""
@@ -298,6 +326,7 @@ class Blocks:
         """(C18) Jobs run only where they are sent; in units of demand, to none more than it all."""
         data = self.data
         begin = len(data.pools) + len(data.host_groups) + len(data.with_margin)
+        self.sent_rows: list[tuple[int, int]] = []
         for i, at in enumerate(data.destinations):
             for c in at.job_classes:
                 modes = [
@@ -310,6 +339,7 @@ class Blocks:
                         for w in modes
                     ]
                     builder.row("sent", [*running, (self._num_columns + begin + i, most)])
+                    self.sent_rows.append((c, b))
 
     # What differs from block to block ---------------------------------------------------------
 
@@ -322,23 +352,29 @@ class Blocks:
                 found[c] = 1.0
         return found
 
+    def natural_demand(self) -> Array:
+        """Return the demand of each row of demand, GPUs, shape (scenarios, quarters, rows)."""
+        data = self.data
+        at = np.array(self.demand_rows, dtype=np.int64).reshape(-1, 2)
+        return np.asarray(data.demand[:, :, at[:, 0]] * self._arrivals[at[:, 0], at[:, 1]])
+
     def right_hand_sides(self) -> Array:
         """Return the right-hand sides, shape (scenarios, quarters, rows)."""
         data = self.data
         found = np.zeros((*data.demand.shape[:2], self.num_rows))
-        if self.demand_rows:
-            at = np.array(self.demand_rows)
-            found[:, :, self.family["demand"]] = (
-                data.demand[:, :, at[:, 0]] * self._arrivals[at[:, 0], at[:, 1]]
-            )
+        found[:, :, self.family["demand"]] = self.natural_demand()
         if data.problem.carbon_caps_kg:
             found[:, :, self.family["carbon"]] = -np.array(data.problem.carbon_caps_kg)[
                 None, :, None
             ]
-        return found
+        return np.asarray(found * self.row_scale)
 
     def waived(self) -> Array:
         """Return what waiving a scenario adds to each row, shape (scenarios, quarters, rows)."""
+        return np.asarray(self._waived() * self.row_scale)
+
+    def _waived(self) -> Array:
+        """Return the same with rows as they are before they are scaled."""
         data = self.data
         found = np.zeros((*data.demand.shape[:2], self.num_rows))
         if self.short_rows:
@@ -379,5 +415,5 @@ class Blocks:
                 found[:, :, columns.kind[k]] = need[kind.pool, 0]
         at = columns.short[columns.short >= 0]
         if len(at):
-            found[:, :, at] = BOUND_SLACK * self.waived()[:, :, self.family["short"]]
-        return found
+            found[:, :, at] = BOUND_SLACK * self._waived()[:, :, self.family["short"]]
+        return np.asarray(found / self.scale)

@@ -223,6 +223,9 @@ class _Builder:
             sent[i] = self.model.columns(self.quarters, (alone[i] <= had).astype(float))
         for q, (pool, spot) in enumerate(data.with_margin):
             most = BOUND_SLACK * data.max_margin(spot)[pool]
+            if spot:
+                # No scenario has room for more: pairs that ask for it are not sent there together.
+                most = np.minimum(most, data.spot_gpus[pool])
             kept[q] = self.model.columns(self.quarters, most, integer=False)
         for margin in data.margins:
             q, others = data.place_of(margin), len(margin.destinations) - 1

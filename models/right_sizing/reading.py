@@ -12,7 +12,11 @@ from alloc.models.right_sizing.first_stage import FirstStage
 from alloc.problems.right_sizing.plan import Order, Plan, Rental, Share, Unserved
 
 _LEAST = 1e-9
-"""GPUs below which a value is the rounding of 0."""
+"""Below which a value, in its unit, is the rounding of 0."""
+_TOLERANCE = 2e-7
+"""GPUs that may be missing in a row because of the solver's tolerance, 1e-7, and rounding."""
+_NOTICED = 5e-7
+"""Part of what is due from which on it matters: half of what the checker lets pass."""
 
 
 def read_plan(
@@ -27,7 +31,7 @@ def read_plan(
     values
         Of the first stage, integers up to rounding, shape (columns,).
     running
-        Of the blocks, shape (scenarios, quarters, columns).
+        Of the blocks, in their units, shape (scenarios, quarters, columns).
     """
     problem = data.problem
     waived = [
@@ -36,6 +40,8 @@ def read_plan(
         if len(first.waive) and values[first.waive[w]] > 0.5
     ]
     rentals = _rentals(data, blocks, running)
+    running = np.where(running > _LEAST, running * blocks.scale, 0.0)
+    _serve_the_rest(data, blocks, running)
     shares = _shares(data, blocks, running)
     unserved = _unserved(data, blocks, running)
     return Plan(
@@ -45,6 +51,33 @@ def read_plan(
         tuple(sorted(shares, key=lambda r: (r.scenario, r.quarter, r.band))),
         tuple(sorted(unserved, key=lambda r: (r.scenario, r.quarter))),
     )
+
+
+def _serve_the_rest(data: SizingData, blocks: Blocks, running: Array) -> None:
+    """Serve what is within the solver's tolerance of nothing in a quarter, but all that comes then.
+
+    In the mode that most of the class runs in, in that quarter or, if none does then, in any.
+    """
+    share = data.bands.hours / data.bands.hours.sum()
+    right = blocks.natural_demand()
+    for row, (c, b) in enumerate(blocks.demand_rows):
+        modes = [k for k, mode in enumerate(data.modes) if mode.job_class == c]
+        columns = blocks.columns.mode[modes]
+        per_unit = np.array([data.modes[k].gpus_per_unit for k in modes])
+        if data.problem.classes[c].deferrable:
+            served = np.einsum("wtkb,b,k->wt", running[:, :, columns], share, 1 / per_unit)
+        else:
+            served = running[:, :, columns[:, b]] @ (1 / per_unit)
+        if blocks.columns.short[c, b] >= 0:
+            served = served + running[:, :, blocks.columns.short[c, b]]
+        missing = right[:, :, row] - served
+        small = (missing > _NOTICED * right[:, :, row]) & (missing <= _TOLERANCE)
+        for w, t in np.argwhere(small).tolist():
+            used = running[:, t][:, columns].sum(axis=(0, 2))
+            used = used if used.any() else running[:, :, columns].sum(axis=(0, 1, 3))
+            k = int(np.argmax(used))
+            at = columns[k] if data.problem.classes[c].deferrable else columns[k, [b]]
+            running[w, t, at] += missing[w, t] * per_unit[k]
 
 
 def _orders(data: SizingData, first: FirstStage, values: Array) -> Iterator[Order]:
@@ -73,7 +106,7 @@ def _shares(data: SizingData, blocks: Blocks, running: Array) -> Iterator[Share]
         name = problem.classes[mode.job_class].name
         per_job = mode.gpus_per_unit * float(data.base[mode.job_class])
         site = problem.sites[data.pools[mode.pool].site].name
-        for w, t, b in np.argwhere(found > _LEAST).tolist():
+        for w, t, b in np.argwhere(found).tolist():
             rate = float(found[w, t, b]) / per_job
             scenario = problem.scenarios[w].name
             yield Share(scenario, t, b, name, mode.option, site, mode.spot, rate)
@@ -85,6 +118,6 @@ def _unserved(data: SizingData, blocks: Blocks, running: Array) -> Iterator[Unse
         found = running[:, :, blocks.columns.short[c, b]]
         job_class = problem.classes[c]
         band = None if job_class.deferrable else b
-        for w, t in np.argwhere(found > _LEAST).tolist():
+        for w, t in np.argwhere(found).tolist():
             rate = float(found[w, t]) / float(data.base[c])
             yield Unserved(problem.scenarios[w].name, t, band, job_class.name, rate)

@@ -62,6 +62,8 @@ class BlockValue:
         Demand that is missing, mean over the hours, GPUs of the leanest options.
     values
         Values of the block's own columns, shape (columns,).
+    missing
+        What is missing of each row that has slack, if anything, shape (rows with slack,).
     """
 
     value: float
@@ -70,6 +72,7 @@ class BlockValue:
     short: float
     unserved: float
     values: Array
+    missing: Array
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,8 +133,10 @@ def block_data(data: SizingData, blocks: Blocks, unit: float, feasibility: bool)
     hours = float(data.bands.hours.sum())
     classes = data.problem.classes
     served = [
-        1.0 if classes[c].deferrable else float(data.bands.hours[b]) / hours
-        for c, b in blocks.demand_rows
+        (1.0 if classes[c].deferrable else float(data.bands.hours[b]) / hours) / scale
+        for (c, b), scale in zip(
+            blocks.demand_rows, blocks.row_scale[blocks.family["demand"]].tolist(), strict=True
+        )
     ]
     penalty = _penalties(data, blocks, unit, len(rows)) / unit
     uppers = blocks.uppers()
@@ -241,13 +246,15 @@ class BlockSolver:
         values = found.values
         missing = values[data.own :]
         scale = np.maximum(np.abs(right[data.slack_rows]), _LEAST_SCALE)
+        short = float((missing / scale).max(initial=0.0))
         return BlockValue(
             found.value,
             np.maximum(found.duals, 0.0),
             float(missing.sum()),
-            float((missing / scale).max(initial=0.0)),
+            short,
             float(data.slack_share @ missing),
             np.maximum(values[: data.own], 0.0),
+            missing if short > SHORT / 2 else np.zeros(0),
         )
 
 

@@ -70,6 +70,8 @@ class Candidates:
         """Those of the tried that go short."""
         self._went_short = False
         """Whether the last one did, and had not been tried before."""
+        self._blamed: Ints = np.zeros(0, dtype=np.int64)
+        """Columns of where jobs are sent to which it may be due that the last one went short."""
         self._raises = 0
         self._above_when_tightened = math.inf
 
@@ -100,6 +102,7 @@ class Candidates:
         if self._goes_short(found):
             self._short.add(key)
             self._went_short = True
+            self._blamed = self._to_blame(found)
         worth = float(
             relaxation.setting.cost @ point
             + sum(relaxation.setting.weight[task] * found[task].value for task in relaxation.tasks)
@@ -125,6 +128,28 @@ class Candidates:
     def _goes_short(self, found: dict[Task, BlockValue]) -> bool:
         # Half of what the checker allows: the other half is for rounding.
         return any(value.short > SHORT / 2 for value in found.values())
+
+    def _to_blame(self, found: dict[Task, BlockValue]) -> Ints:
+        """Return where the classes of what is short may be sent instead, in its quarters."""
+        relaxation = self.relaxation
+        data, blocks = relaxation.data, relaxation.blocks
+        columns = set()
+        for (_, t), value in found.items():
+            pools, classes = set(), set()
+            for row in relaxation.block_data.slack_rows[np.flatnonzero(value.missing > SHORT)]:
+                if row < len(blocks.demand_rows):
+                    classes.add(blocks.demand_rows[row][0])
+                elif row in blocks.margin_rows:
+                    pools.add(blocks.margin_pools[blocks.margin_rows.index(row)])
+            for at in data.destinations:
+                if (at.pool, at.spot) in pools:
+                    classes.update(at.job_classes)
+            columns |= {
+                int(relaxation.first.sent[i, t])
+                for i, at in enumerate(data.destinations)
+                if classes & set(at.job_classes)
+            }
+        return np.array(sorted(columns), dtype=np.int64)
 
     def _is_plan(self, point: Array, found: dict[Task, BlockValue]) -> bool:
         relaxation = self.relaxation
@@ -161,7 +186,7 @@ class Candidates:
             relaxation.first.waive,
         )
         if len(sent):
-            places = self._places() if guess is None else np.round(guess[sent])
+            places = self._places() if guess is None else self._possible(np.round(guess[sent]))
             self.seen[len(switches) :] |= places > 0.5
             relaxation.master.fix(sent, places, places)
         if len(switches):
@@ -201,6 +226,10 @@ class Candidates:
                 or relaxation.seconds_left() < 5 * relaxation.seconds_to_value
             ):
                 break
+            # More hosts may not cure it: on spot ones there is no more room.
+            free = np.intersect1d(fixed, self._blamed)
+            relaxation.master.release(free)
+            fixed = np.setdiff1d(fixed, free)
         relaxation.master.release(fixed)
         return better
 
@@ -233,7 +262,24 @@ class Candidates:
                 met = chosen[others].all(axis=0)
                 needed = np.maximum(needed, np.array(margin.gpus) * met)
             chosen[i] |= needed <= kept[data.place_of(margins[0])]
-        chosen &= relaxation.first.upper[relaxation.first.sent] > 0
+        return self._possible(np.asarray(chosen, dtype=float).ravel())
+
+    def _possible(self, places: Array) -> Array:
+        """Return places without those that may not be, or ask for more than a spot pool has.
+
+        Of destinations that a pool cannot keep a margin for, the one goes that the relaxation sends
+        least to, until what is left can be kept.
+        """
+        relaxation = self.relaxation
+        data, first = relaxation.data, relaxation.first
+        chosen = (places.reshape(first.sent.shape) > 0.5) & (first.upper[first.sent] > 0)
+        wish = relaxation.relaxed_point[first.sent]
+        most = first.upper[first.margin]
+        for margin in sorted(data.margins, key=lambda margin: len(margin.destinations)):
+            at = list(margin.destinations)
+            over = np.array(margin.gpus) > most[data.place_of(margin)]
+            for t in np.flatnonzero(over & chosen[at].all(axis=0)).tolist():
+                chosen[min(at, key=lambda i: wish[i, t]), t] = False
         return np.asarray(chosen, dtype=float).ravel()
 
     def add_pool_closing_cuts(self, point: Array) -> None:

@@ -193,7 +193,10 @@ class BlockMaster:
         OutOfTime
             If the time was too short.
         """
-        self._optimum = self.program.solve(self.seconds_left())
+        seconds = self.seconds_left()
+        if seconds <= 0:
+            raise OutOfTime
+        self._optimum = self.program.solve(seconds)
         if self._optimum is None:
             if self.program.is_infeasible:
                 return None

@@ -10,18 +10,23 @@ from collections.abc import Sequence
 import pytest
 from pools import FILLER, GANG, QUICK, SHORT, pool, problem
 
-from alloc.planning import buffers
+from alloc.planning import capacity
 from alloc.planning.buffers import (
     Knowledge,
-    corrected,
     learn,
     priced,
     raise_buffers,
-    ratio,
     tightened,
     with_shared_pools,
 )
-from alloc.planning.capacity import formula_gpus, holds, measured_gpus, reserved_gpus
+from alloc.planning.capacity import (
+    corrected,
+    formula_gpus,
+    holds,
+    measured_gpus,
+    ratio,
+    reserved_gpus,
+)
 from alloc.planning.pools import Operation
 from alloc.planning.replay import replay
 from alloc.problems.right_sizing import (
@@ -320,7 +325,7 @@ def test_a_miss_after_a_plan_that_held_asks_for_what_was_measured(
     replayed = [(held, replay(held, QUICK, draw=1))]
     learn(knowledge, two_quarters(), {key("short")}, [held, rare], replayed, QUICK)
     assert knowledge.held
-    monkeypatch.setattr(buffers, "measured_gpus", lambda *given: 40)
+    monkeypatch.setattr(capacity, "measured_gpus", lambda *given: 40)
     replayed = [(missed, replay(missed, QUICK, draw=1))]
     learn(knowledge, two_quarters(), {key("short")}, [missed], replayed, QUICK)
     assert knowledge.required(missed) == pytest.approx(40)

@@ -4,12 +4,23 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import math
+import random
 
 import pytest
 from pools import FILLER, GANG, QUICK, SHORT, job_class, pool, problem
 
 from alloc.errors import InstanceError
-from alloc.planning.capacity import _waits, formula_gpus, holds, measured_gpus, reserved_gpus
+from alloc.planning.capacity import (
+    ToMeasure,
+    _waits,
+    formula_gpus,
+    holds,
+    measured_gpus,
+    measured_ratios,
+    ratio,
+    reserved_gpus,
+)
 from alloc.planning.pools import Operation, Stream
 from alloc.planning.replay import ReplaySettings, replay
 from alloc.problems.right_sizing import JobClass, JobOption, ServiceGoal, Tightening
@@ -140,3 +151,28 @@ def test_what_is_reserved_is_the_headroom_and_its_factor_but_no_margin() -> None
     expected = 2 * 12.0 * (headroom(asked, SHORT, 0, 1000.0) or 0.0)
     expected += 8.0 * (headroom(asked, FILLER, 0, 1000.0) or 0.0)
     assert reserved_gpus(asked, mixed) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_a_pool_requires_what_its_tightest_regime_does_however_few_are_measured(seed: int) -> None:
+    """Those that hold with what others need are not measured one by one, and nothing changes."""
+    rng = random.Random(seed)
+    regimes = [
+        ToMeasure(
+            pool(4, (SHORT, rng.uniform(1, 12)), (GANG, rng.uniform(2, 16)), quarter=quarter),
+            draw,
+            0.0,
+            math.inf,
+        )
+        for quarter in range(2)
+        for draw in range(2)
+    ]
+    (found,) = measured_ratios([(rng.uniform(0.3, 2.0), regimes)], QUICK)
+    each = [ratio(one, measured_gpus(one, QUICK, 20.0, draw)) for one, draw, *_ in regimes]
+    assert found == pytest.approx(max(each))
+    # Between what is known beforehand.
+    most = min(each) / 2
+    capped = [one._replace(most=most) for one in regimes]
+    assert measured_ratios([(1.0, capped)], QUICK) == [pytest.approx(most)]
+    least = [one._replace(least=2 * max(each)) for one in regimes]
+    assert measured_ratios([(1.0, least)], QUICK) == [pytest.approx(2 * max(each))]

@@ -10,7 +10,8 @@ from planning_worlds import small_pools as problem
 
 from alloc.certificate import Limit
 from alloc.errors import InstanceError
-from alloc.planning.loop import Replayed, Solve, plan_and_replay
+from alloc.planning.iteration_solves import Solve
+from alloc.planning.loop import Replayed, plan_and_replay
 from alloc.planning.replay import ReplaySettings, replay, replay_all
 from alloc.planning.report import PlanReport, plan, solve_plan
 from alloc.problems.right_sizing import (
@@ -125,7 +126,7 @@ def test_a_plan_is_kept_if_with_more_capacity_there_is_none(
     monkeypatch: pytest.MonkeyPatch, limit: Limit
 ) -> None:
     """By the formula it has too little, but the formula is not what is believed."""
-    monkeypatch.setattr("alloc.planning.loop.raise_buffers", lambda *given: True)
+    monkeypatch.setattr("alloc.planning.iteration_solves.raise_buffers", lambda *given: True)
     cheap = solve_plan(problem(), EXACT)
     certificate = dataclasses.replace(cheap.certificate, status="no_solution", limit=limit)
     none: Result[Plan] = Result(None, dataclasses.replace(certificate, objective=None))
@@ -135,6 +136,36 @@ def test_a_plan_is_kept_if_with_more_capacity_there_is_none(
     assert [one.result for one in ended.iterations] == [cheap, cheap]
     assert bool(ended.iterations[1].measured) == (limit == "time")
     assert ended.outcome == ("missed" if limit == "time" else "interrupted")
+
+
+@pytest.mark.parametrize("which", [1, 2])
+@pytest.mark.parametrize("with_plan", [True, False])
+def test_an_interrupt_at_prices_keeps_the_plan_there_was(which: int, with_plan: bool) -> None:
+    """Of the solve that it ended, or of the one before: it is newer than what was replayed."""
+    solved: list[tuple[PlanningProblem, Result[Plan]]] = []
+
+    def solve(
+        tightened: PlanningProblem, last: Result[Plan] | None, seconds: float | None
+    ) -> Result[Plan]:
+        found = solve_plan(tightened, EXACT, last)
+        if len(solved) == which:
+            plan = found.solution if with_plan else None
+            objective = found.certificate.objective if with_plan else None
+            ended = dataclasses.replace(
+                found.certificate, limit="interrupt", status="no_solution", objective=objective
+            )
+            found = dataclasses.replace(found, solution=plan, certificate=ended)
+        solved.append((tightened, found))
+        return found
+
+    ended = plan_and_replay(problem(), solve, REPLAY)
+    assert len(solved) == which + 1
+    kept = [one for one in solved[1:] if one[1].solution is not None]
+    last = kept[-1] if kept else solved[-1]
+    assert ended.outcome == "interrupted"
+    assert [(one.problem, one.result) for one in ended.iterations] == [solved[0], last]
+    assert ended.result is (kept or solved)[-1 if kept else 0][1]
+    assert ("was not replayed yet" in ended.sentence) == bool(kept)
 
 
 @pytest.mark.parametrize("status", ["no_solution", "infeasible"])
@@ -358,7 +389,7 @@ def test_a_plan_that_holds_is_kept_where_the_next_one_cannot_be_measured(
 def test_the_solves_of_an_iteration_share_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """However many there are: what is admitted for all iterations is what they may take."""
     clock = [0.0]
-    monkeypatch.setattr("alloc.planning.loop.time.monotonic", lambda: clock[0])
+    monkeypatch.setattr("alloc.planning.iteration_solves.time.monotonic", lambda: clock[0])
     given: list[float] = []
 
     def solve(

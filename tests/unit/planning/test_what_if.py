@@ -16,9 +16,7 @@ from alloc.planning.documents import encode_what_if
 from alloc.planning.loop import Iteration, Replayed
 from alloc.planning.replay import ReplaySettings
 from alloc.planning.report import PlanReport, plan
-from alloc.problems.right_sizing import (
-    Tightening,
-)
+from alloc.problems.right_sizing import JobClass, JobOption, Scenario, ServiceGoal, Tightening
 from alloc.result import Limits
 
 EXACT = Limits(seconds=20.0, gap=1e-6)
@@ -167,3 +165,34 @@ def test_no_longer_selling_a_type_moves_the_work(base: PlanReport) -> None:
     found = what_if(problem(), [NoMore("a100-host")], base=base, limits=EXACT)
     after = found.changed.result.require_solution()
     assert {order.offer for order in after.orders} == {"h100-host"}
+
+
+def test_more_jobs_never_make_a_what_if_cheaper() -> None:
+    """Pools stay as large as the base's load makes them; by itself a larger load makes larger ones.
+
+    One job at a time finds a server of its own in a pool of one; with twice the load there are two
+    servers, which keep the goal with far less for each job.
+    """
+    load = 1.9
+    option = JobOption("a100", 1, 1.0)
+    lone = problem(pool_gpus=None).replace(
+        num_quarters=1,
+        classes=(JobClass("work", (option,), goal=ServiceGoal("wait", 0.05, 0.95)),),
+        scenarios=(Scenario("1", 1.0, {"work": (load,)}),),
+    )
+    base = plan(lone, limits=EXACT)
+    assert base.result.certificate.objective is not None
+    costs = [base.result.certificate.objective]
+    by_themselves = [base.result.certificate.objective]
+    for factor in (1.06, 1.2, 1.6, 2.5):
+        changes = [Demand(factor)]
+        found = what_if(lone, changes, base=base, limits=EXACT)
+        cost = found.changed.result.certificate.objective
+        alone = plan(changes[0].apply(lone), limits=EXACT).result.certificate.objective
+        assert cost is not None
+        assert alone is not None
+        assert cost >= costs[-1] * (1 - 1e-6)
+        costs.append(cost)
+        by_themselves.append(alone)
+    assert costs[-1] > costs[0]
+    assert min(by_themselves[1:]) < by_themselves[0], "the reason for which sizes are kept"

@@ -3,9 +3,12 @@
 import math
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from alloc.errors import InstanceError
+from alloc.models.right_sizing import SizingData
+from alloc.models.right_sizing.blocks import Blocks
 from alloc.problems.right_sizing import (
     HostOffer,
     JobClass,
@@ -20,6 +23,7 @@ from alloc.problems.right_sizing import (
 from alloc.problems.right_sizing.accounting import account
 from alloc.problems.right_sizing.repairs import apply_repairs
 from alloc.result import Limits
+from alloc.solving.right_sizing.blocks import BlockSolver, block_data
 from alloc.solving.right_sizing.check import check_out_of_sample
 from alloc.solving.right_sizing.method import right_size
 from alloc.topology import HostType
@@ -178,3 +182,47 @@ def test_a_critical_class_is_not_waived_to_find_what_is_missing():
     space = [r for r in right_size(problem).repairs if r.kind == "rack_units"]
     assert [r.amount for r in space] == [10.0]
     assert right_size(apply_repairs(problem, space)).certificate.status == "optimal"
+
+
+@pytest.mark.parametrize("quarters", [(0,), (0, 1)])
+@pytest.mark.parametrize("rate", [1e-6, 1e-8, 1e-12])
+@pytest.mark.parametrize("method", METHODS)
+def test_jobs_that_hardly_ever_come_are_served_all_the_same(method, rate, quarters):
+    """However little they are beside a solver's tolerance; and they cost next to nothing."""
+    base = machine_room(2)
+    goal = ServiceGoal("wait", 1.0, 0.9)
+    rare = JobClass("rare", (JobOption("a", 1, 0.5),), goal)
+    late = JobClass("late", (JobOption("a", 8, 0.5),), deferrable=True)
+    rates = tuple(rate if t in quarters else 3.0 for t in range(2))
+    problem = base.replace(
+        classes=(*base.classes, rare, late),
+        scenarios=tuple(
+            replace(s, arrivals={**s.arrivals, "rare": rates, "late": rates})
+            for s in base.scenarios
+        ),
+    )
+    found = right_size(problem, limits=Limits(seconds=20, gap=1e-6), method=method)
+    assert verify_plan(problem, found.solution) == []
+    assert {share.job_class for share in found.solution.shares} == {"work", "rare", "late"}
+    if len(quarters) == 2:
+        without = right_size(base, limits=Limits(seconds=20, gap=1e-6), method=method)
+        cost = without.certificate.objective
+        assert found.certificate.objective == pytest.approx(cost, rel=2e-6)
+
+
+def test_what_is_missing_of_rare_jobs_counts_as_little_as_they_are():
+    """Whatever unit the solver counts them in."""
+    base = machine_room(2)
+    rare = JobClass("rare", (JobOption("a", 1, 0.5),))
+    problem = base.replace(
+        classes=(*base.classes, rare),
+        scenarios=tuple(
+            replace(s, arrivals={**s.arrivals, "rare": (1e-6, 1e-6)}) for s in base.scenarios
+        ),
+    )
+    data = SizingData(problem)
+    blocks = Blocks(data)
+    solver = BlockSolver(block_data(data, blocks, 1.0, feasibility=False))
+    found = solver.solve((0, 1), np.zeros(blocks.num_linked), 0.0)
+    assert found.unserved == pytest.approx(data.demand[0, 1].sum(), rel=1e-9)
+    assert found.short == pytest.approx(1.0)

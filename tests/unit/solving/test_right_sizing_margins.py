@@ -187,3 +187,38 @@ def test_the_quarter_of_a_margin_is_one_of_the_problem():
             world(tightening=(Tightening("train", "a100", "north", margin=1.0, quarter=quarter),))
     with pytest.raises(InstanceError, match="goes with a margin only"):
         Tightening("train", "a100", "north", factor=2.0, quarter=0)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_pair_that_spot_hosts_have_no_room_for_is_parted(method):
+    """In the future with the fewest spot hosts too: no number of orders makes them more."""
+    spot = HostOffer("spot", A100, "spot", 1.0, ("cloud",), most_hosts=8)
+    classes = tuple(replace(c, interruptible=True) for c in world().classes)
+    scenarios = tuple(
+        replace(s, spot_availability=(share, share))
+        for s, share in zip(world().scenarios, (1.0, 0.25), strict=True)
+    )
+    base = world(offers=(*world().offers, spot), classes=classes, scenarios=scenarios)
+    cheap = right_size(base, limits=Limits(gap=1e-6), method=method).require_solution()
+    assert {s.job_class for s in cheap.shares if s.spot} == {"train", "batch"}
+
+    def margin(gpus, name, beside=None):
+        return Tightening(name, "a100", "cloud", margin=gpus, spot=True, beside=beside)
+
+    # 16 GPUs are to be had in every future.
+    small, large = margin(6.0, "train"), margin(17.0, "train", "batch")
+    problem = base.replace(tightening=(small, large))
+    data = SizingData(problem)
+    first = first_stage(data)
+    assert (first.upper[first.margin] <= data.spot_gpus.max()).all()
+    found = right_size(problem, limits=Limits(gap=1e-6), start=cheap, method=method)
+    assert found.certificate.gap <= 2e-6
+    apart = right_size(
+        base.replace(tightening=(small, margin(1e5, "train", "batch"))),
+        limits=Limits(gap=1e-6),
+        method=method,
+    )
+    assert found.certificate.objective == pytest.approx(apart.certificate.objective, rel=1e-5)
+    met = {(s.quarter, s.job_class) for s in found.solution.shares if s.spot}
+    for quarter in range(2):
+        assert {(quarter, "train"), (quarter, "batch")} - met
