@@ -7,14 +7,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol, get_args
 
-from alloc.objectives import Sense
-from alloc.objectives.base import CONTRADICTION as CONTRADICTION
-
+Sense = Literal["min", "max"]
 Status = Literal["optimal", "feasible", "infeasible", "no_solution"]
 Limit = Literal["time", "memory", "interrupt", "nodes"]
 BoundProof = Literal["recomputed", "confirmed", "claimed", "none"]
 """The strongest first."""
 
+CONTRADICTION = 1e-6
+"""By how much, relatively, a value must beat a bound to prove it false: less is rounding."""
 OPTIMALITY_GAP = 1e-6
 """Relative gap up to which an answer is called optimal; solvers work in floating point."""
 

@@ -11,13 +11,19 @@ from __future__ import annotations
 import warnings
 from collections.abc import Container
 from functools import cache
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint, EntryPoints, entry_points
 from typing import Any
 
 
 @cache
+def _every() -> EntryPoints:
+    """Return what all packages announce: to find that takes as long for one group as for all."""
+    return entry_points()
+
+
+@cache
 def _points(group: str) -> tuple[EntryPoint, ...]:
-    return tuple(sorted(entry_points(group=group), key=lambda point: point.name))
+    return tuple(sorted(_every().select(group=group), key=lambda point: point.name))
 
 
 def announced(group: str, own: Container[str] = ()) -> dict[str, str]:
