@@ -86,9 +86,9 @@ def _verdict(topology: Topology, configuration: Configuration) -> bool | None:
     if configuration.within not in (None, *topology.domain_of_host):
         return False
     topology, configuration = on_one_axis(topology, configuration)
-    if is_known_to_stand(topology, configuration):
-        return True
     key, known = configuration.gang, topology.known_gangs
+    if key not in known and is_known_to_stand(topology, configuration):
+        known[key] = True
     if key not in known:
         cut = any(group.mig_profile is not None for group in configuration.tasks)
         try:
