@@ -11,13 +11,16 @@ from __future__ import annotations
 import warnings
 from collections.abc import Container
 from functools import cache
-from importlib.metadata import EntryPoint, EntryPoints, entry_points
+from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 
 @cache
-def _every() -> EntryPoints:
-    """Return what all packages announce: to find that takes as long for one group as for all."""
+def _every() -> Any:
+    """Return what all packages announce: to find that takes as long for one group as for all.
+
+    What holds it is called `SelectableGroups` in Python 3.11 and `EntryPoints` from 3.12 on.
+    """
     return entry_points()
 
 
