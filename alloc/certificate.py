@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, Protocol, get_args
 
-from alloc.objectives import Sense
-from alloc.objectives.base import CONTRADICTION as CONTRADICTION
-
+Sense = Literal["min", "max"]
 Status = Literal["optimal", "feasible", "infeasible", "no_solution"]
 Limit = Literal["time", "memory", "interrupt", "nodes"]
 BoundProof = Literal["recomputed", "confirmed", "claimed", "none"]
 """The strongest first."""
 
+CONTRADICTION = 1e-6
+"""By how much, relatively, a value must beat a bound to prove it false: less is rounding."""
 OPTIMALITY_GAP = 1e-6
 """Relative gap up to which an answer is called optimal; solvers work in floating point."""
 
@@ -94,6 +93,20 @@ def weakest(proofs: Iterable[BoundProof]) -> BoundProof:
     return max(proofs, key=get_args(BoundProof).index, default="recomputed")
 
 
+class Identified(Protocol):
+    """What a certificate is about: a problem, told by its fingerprint."""
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 of the problem, hexadecimal."""
+        ...
+
+    @property
+    def is_immutable(self) -> bool:
+        """Whether nothing in it can change, arrays and mappings included."""
+        ...
+
+
 @dataclass(frozen=True)
 class Certificate:
     """What is claimed about an answer, and on whose word.
@@ -157,6 +170,49 @@ class Certificate:
         """Relative gap between objective and bound, 0 or more; None without an incumbent."""
         return relative_gap(self.objective, self.bound)
 
+    def about(self, problem: Identified) -> Certificate:
+        """Return the same claims, about a problem.
+
+        Of a large instance the fingerprint takes longer than the solve. Where nothing in a problem
+        can change, it is worked out when somebody first looks at it; until then the certificate
+        holds the problem. A copy for another process has the fingerprint.
+
+        Parameters
+        ----------
+        problem
+            What the claims are about.
+        """
+        if not problem.is_immutable:
+            return self.replace(fingerprint=problem.fingerprint)
+        made = self.replace(fingerprint="")
+        fields = vars(made)
+        del fields["fingerprint"]
+        fields["_problem"] = problem
+        return made
+
     def replace(self, **changes: Any) -> Certificate:
         """Return a copy with some fields changed."""
-        return dataclasses.replace(self, **changes)
+        fields = {**vars(self), **changes}
+        problem = fields.pop("_problem", None)
+        if problem is None or "fingerprint" in fields:
+            return type(self)(**fields)
+        return type(self)(**fields, fingerprint="").about(problem)
+
+    if not TYPE_CHECKING:  # to a type checker, every name would be one of its attributes
+
+        def __getattr__(self, name: str) -> str:
+            """Return the fingerprint, asked for the first time."""
+            fields = vars(self)
+            if name != "fingerprint":
+                raise AttributeError(f'a certificate has no "{name}".')
+            problem = fields.get("_problem")
+            if problem is not None:  # else another thread was quicker
+                fields["fingerprint"] = problem.fingerprint
+                fields.pop("_problem", None)
+            return fields["fingerprint"]
+
+    def __getstate__(self) -> dict[str, Any]:
+        # What is sent, or kept, is the fingerprint and not the problem.
+        fields = {**vars(self), "fingerprint": self.fingerprint}
+        fields.pop("_problem", None)
+        return fields

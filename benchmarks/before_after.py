@@ -130,11 +130,13 @@ def run_in(tree: Path, group: str) -> dict[str, tuple[float, str]]:
     SystemExit
         If one fails: a workload must work in both trees.
     """
+    # As where a package is installed, its modules are compiled once and not at each start.
+    plain = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
     done = subprocess.run(
         # -P: the folder of the workloads is not a place to import from; the tree is.
         [sys.executable, "-P", before_after_workloads.__file__, group],
         cwd=tree,
-        env={**os.environ, "PYTHONPATH": str(tree), "PYTHONHASHSEED": "0"},
+        env={**plain, "PYTHONPATH": str(tree), "PYTHONHASHSEED": "0"},
         capture_output=True,
         text=True,
         timeout=_LIMIT_S,

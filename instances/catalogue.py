@@ -11,11 +11,10 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from alloc.certificate import OPTIMALITY_GAP, BoundProof, Certificate, relative_gap
+from alloc.certificate import OPTIMALITY_GAP, BoundProof, Certificate, Sense, relative_gap
 from alloc.documents.files import read_bytes, write_text
 from alloc.documents.parsing import describe, parse_json
 from alloc.errors import CertificateError, InstanceError, nearest
-from alloc.objectives import Sense
 
 _REBUILD = "write it again with python -m alloc.instances.maintenance generate"
 _IMPROVEMENT = 1e-9  # relative; less is rounding

@@ -5,13 +5,15 @@ from __future__ import annotations
 import functools
 import hashlib
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from alloc.documents.files import read_bytes
 from alloc.errors import InstanceError
 from alloc.instances.catalogue import Entry, Manifest, read_manifest
 from alloc.instances.recipes import Recipe, recipe_of
-from alloc.problems.allocation.instance import Instance
+
+if TYPE_CHECKING:
+    from alloc.problems.allocation.instance import Instance
 
 ROOT = Path(__file__).resolve().parent
 """Where the manifest and the documents are."""
@@ -81,6 +83,8 @@ def load(instance_id: str) -> Instance:
     >>> load("elastic-small/01").topology.num_gpus
     12
     """
+    from alloc.problems.allocation.instance import Instance  # a list of the library needs none
+
     found = load_problem(instance_id)
     if not isinstance(found, Instance):
         raise InstanceError(

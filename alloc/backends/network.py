@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 from scipy import sparse
-from scipy.sparse.csgraph import connected_components
 
 from alloc.formulation import Array, ArrayModel
 
@@ -32,6 +31,8 @@ def is_network(model: ArrayModel) -> bool:
     turned = np.where(matrix.data[first] == matrix.data[first + 1], rows, 0)
     tail = np.concatenate([one, one + rows])
     head = np.concatenate([other + turned, other + (rows - turned)])
+    from scipy.sparse.csgraph import connected_components  # loads all of linear algebra
+
     graph = sparse.coo_array((np.ones(len(tail)), (tail, head)), shape=(2 * rows, 2 * rows))
     _, labels = connected_components(graph, directed=False)
     return bool((labels[:rows] != labels[rows:]).all())

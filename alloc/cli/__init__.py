@@ -4,9 +4,17 @@ Results go to standard output, everything else (progress, remarks, errors) to st
 ``alloc.cli.exit_code`` lists what the program says with its exit code.
 """
 
+import gc
 import os
 import signal
 import sys
+
+_NEW_OBJECTS = 50_000
+"""Objects made, less those gone, from one look of the garbage collector to the next.
+
+They are some megabytes. At its usual 700 it looks again and again at what loading makes, all of
+which stays.
+"""
 
 
 def main() -> None:
@@ -21,6 +29,8 @@ def main() -> None:
         from alloc.cli.supervising import run_supervised
 
         run_supervised()
+
+    gc.set_threshold(_NEW_OBJECTS)
 
     from typer.main import get_command
 

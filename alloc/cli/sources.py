@@ -74,8 +74,9 @@ def _read_on(reference: str, cluster: Cluster) -> "Instance":
     """
     from alloc.documents.encoding import encode_part
     from alloc.documents.formats import format_of
+    from alloc.documents.heads import require_head
     from alloc.documents.kinds import title_of
-    from alloc.documents.parsing import parse_file, require_head
+    from alloc.documents.parsing import parse_file
     from alloc.documents.reading import require_kind
 
     name = name_of(reference)
@@ -259,7 +260,8 @@ def read_answer(path: Path) -> Any:
         If it holds none of them, or is malformed.
     """
     from alloc.documents.formats import format_of
-    from alloc.documents.parsing import parse_file, require_head
+    from alloc.documents.heads import require_head
+    from alloc.documents.parsing import parse_file
     from alloc.documents.reading import require_kind
     from alloc.families import FAMILIES, kind_of_class
 

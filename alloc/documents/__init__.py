@@ -10,11 +10,15 @@ one sentence that names the job, the field, the value and the cure.
 
 from __future__ import annotations
 
-from alloc.documents.files import MAX_BYTES
-from alloc.documents.formats import Format, format_of, format_of_type
-from alloc.documents.instances import canonical_json
-from alloc.documents.models import SCHEMA_VERSION
-from alloc.documents.schema import json_schema, write_schemas
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from alloc.documents.files import MAX_BYTES
+    from alloc.documents.formats import Format, format_of, format_of_type
+    from alloc.documents.instances import canonical_json
+    from alloc.documents.models import SCHEMA_VERSION
+    from alloc.documents.schema import json_schema, write_schemas
 
 __all__ = [
     "MAX_BYTES",
@@ -26,3 +30,22 @@ __all__ = [
     "json_schema",
     "write_schemas",
 ]
+_HOMES = {
+    "MAX_BYTES": "files",
+    "SCHEMA_VERSION": "models",
+    "Format": "formats",
+    "canonical_json": "instances",
+    "format_of": "formats",
+    "format_of_type": "formats",
+    "json_schema": "schema",
+    "write_schemas": "schema",
+}
+"""Modules of the names: who reads a plain file needs no model of a document, and those are many."""
+
+
+def __getattr__(name: str) -> Any:
+    """Load what is asked for when it is asked for."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()[name] = value = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    return value

@@ -49,7 +49,16 @@ def built(part: Part) -> Any:
 
 def _build(part: Part, shared: Any) -> Any:
     record_class, common, plain, converted, repeated = _plan(type(part))
-    values, stated = part.__dict__, part.model_fields_set
+    values, stated = part.__dict__, part.__pydantic_fields_set__
+    key = None
+    if repeated:
+        try:
+            # A set that was filled in another order makes another key, which only costs time.
+            key = (record_class, *stated, *[values[name] for name in stated])
+            if (known := _REPEATED.get(key)) is not None:
+                return known
+        except TypeError:  # a mapping is no key
+            key = None
     given = {name: values[name] for name in plain & stated}
     name = ""
     try:
@@ -64,14 +73,6 @@ def _build(part: Part, shared: Any) -> Any:
         raise
     except InstanceError as error:
         raise _Wrong(str(error), by_field=True) from None
-    key = None
-    if repeated:
-        try:
-            key = (record_class, *given.items())
-            if (known := _REPEATED.get(key)) is not None:
-                return known
-        except TypeError:  # a mapping is no key
-            key = None
     try:
         found = record_class(**given)
     except InstanceError as error:

@@ -18,11 +18,12 @@ from alloc.documents.building import built
 from alloc.documents.encoding import header
 from alloc.documents.files import read_bytes, write_text
 from alloc.documents.first_errors import first_errors
+from alloc.documents.heads import parse_document, require_head
 from alloc.documents.kinds import KINDS, Kind, document_models
 from alloc.documents.layout import layout
 from alloc.documents.messages import structure_error
 from alloc.documents.models import Part
-from alloc.documents.parsing import parse_document, parse_file, require_head
+from alloc.documents.parsing import parse_file
 from alloc.documents.places import root_name
 from alloc.documents.records import adapter_of, model_of, told_apart
 from alloc.documents.shapes import Permutation

@@ -7,8 +7,9 @@ from typing import Any
 
 from alloc.documents.files import read_bytes
 from alloc.documents.formats import collector_paused, format_of, format_of_type
+from alloc.documents.heads import require_head
 from alloc.documents.kinds import KINDS
-from alloc.documents.parsing import describe, parse_file, parse_json, require_head
+from alloc.documents.parsing import describe, parse_file, parse_json
 from alloc.documents.upgrades import upgraded
 from alloc.errors import InstanceError, nearest
 

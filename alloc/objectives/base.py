@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
+from alloc.certificate import CONTRADICTION
+from alloc.certificate import Sense as Sense
 from alloc.problems.allocation.instance import Instance
 from alloc.problems.allocation.solution import Solution
 
-Sense = Literal["min", "max"]
-CONTRADICTION = 1e-6
-"""By how much, relatively, a value must beat a bound to prove it false: less is rounding."""
 ROUNDING = 1e-9
 """Sums with terms of either sign (shares above a mean, moves against gains) round to some 1e-16 of
 the terms, times thousands of hosts."""

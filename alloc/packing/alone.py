@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 import operator
-from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 
 import numpy as np
@@ -46,30 +45,21 @@ def which_stand_alone(
 ) -> npt.NDArray[np.bool_]:
     """Return what `stands_alone` says of each of many configurations.
 
-    Hosts that hold a gang hold one with fewer tasks of the same kinds. So the largest gangs are
-    asked for first, and whatever is no larger than one that stands is not searched for: a table of
-    workers and parameter servers, as a rule, takes a search or two.
+    The largest gangs are asked for first, and whatever is no larger than one that stands is not
+    searched for: a table of workers and parameter servers, as a rule, takes a search or two.
+
+    Parameters
+    ----------
+    topology
+        The cluster, empty.
+    configurations
+        The gangs.
     """
-    standing: dict[Hashable, list[Counts]] = defaultdict(list)
-    counts = [tuple(group.count for group in one.tasks) for one in configurations]
+    counts = [_counts(one) for one in configurations]
     able = np.zeros(len(counts), dtype=bool)
     for c in sorted(range(len(counts)), key=lambda c: sum(counts[c]), reverse=True):
-        configuration, of_tasks = configurations[c], counts[c]
-        known = standing[
-            configuration.gpu_type,
-            configuration.within,
-            # Demands are on an axis of resources; without the names they are not comparable.
-            *[
-                (g.demand, g.gpu_memory_mib, g.mig_profile, g.resources_on_axis)
-                for g in configuration.tasks
-            ],
-        ]
-        if any(all(map(operator.le, of_tasks, larger)) for larger in known):
-            able[c] = topology.known_gangs[configuration.gang] = True
-        elif (verdict := _verdict(topology, configuration)) is not False:
-            able[c] = True
-            if verdict:
-                known.append(of_tasks)
+        gang = configurations[c]
+        able[c] = is_known_to_stand(topology, gang) or _verdict(topology, gang) is not False
     return able
 
 
@@ -83,7 +73,12 @@ def surely_stands_alone(topology: Topology, configuration: Configuration) -> boo
 
 def is_known_to_stand(topology: Topology, configuration: Configuration) -> bool:
     """Return whether an earlier question found a way to run a gang; takes no search."""
-    return topology.known_gangs.get(configuration.gang) is True
+    # Hosts that hold a gang hold one with fewer tasks of the same kinds.
+    larger = topology.standing_gangs.get(_kinds(configuration))
+    if larger is None:
+        return False
+    counts = _counts(configuration)
+    return any(all(map(operator.le, counts, other)) for other in larger)
 
 
 def _verdict(topology: Topology, configuration: Configuration) -> bool | None:
@@ -92,6 +87,8 @@ def _verdict(topology: Topology, configuration: Configuration) -> bool | None:
         return False
     topology, configuration = on_one_axis(topology, configuration)
     key, known = configuration.gang, topology.known_gangs
+    if key not in known and is_known_to_stand(topology, configuration):
+        known[key] = True
     if key not in known:
         cut = any(group.mig_profile is not None for group in configuration.tasks)
         try:
@@ -102,7 +99,27 @@ def _verdict(topology: Topology, configuration: Configuration) -> bool | None:
             known[key] = None if cut and not stands else stands
         except Undecided:
             known[key] = None
+        if known[key]:
+            standing = topology.standing_gangs.setdefault(_kinds(configuration), [])
+            standing.append(_counts(configuration))
     return known[key]
+
+
+def _counts(configuration: Configuration) -> Counts:
+    return tuple(group.count for group in configuration.tasks)
+
+
+def _kinds(configuration: Configuration) -> Hashable:
+    """Return all of a gang but the numbers of its tasks."""
+    return (
+        configuration.gpu_type,
+        configuration.within,
+        # Demands are on an axis of resources; without the names they are not comparable.
+        *[
+            (g.demand, g.gpu_memory_mib, g.mig_profile, g.resources_on_axis)
+            for g in configuration.tasks
+        ],
+    )
 
 
 def on_one_axis(topology: Topology, configuration: Configuration) -> tuple[Topology, Configuration]:

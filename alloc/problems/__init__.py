@@ -12,6 +12,14 @@ class Problem(Documented):
 
     name: str
 
+    @property
+    def is_immutable(self) -> bool:
+        """Whether nothing in it can change, arrays and mappings included.
+
+        Its fingerprint may then be worked out later (`alloc.certificate.Certificate.about`).
+        """
+        return False
+
     @cached_property
     def fingerprint(self) -> str:
         """SHA-256 of the problem in canonical JSON, hexadecimal; a description is left out."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import replace
 from typing import TypeVar
 
 from alloc.certificate import (
@@ -12,6 +11,7 @@ from alloc.certificate import (
     OPTIMALITY_GAP,
     BoundProof,
     Certificate,
+    Identified,
     Limit,
     Status,
     beats,
@@ -28,7 +28,7 @@ S = TypeVar("S")
 
 def certify(
     family: Family,
-    problem: object,
+    problem: Identified,
     objective_name: str,
     outcome: Outcome[S],
     settings: Settings,
@@ -95,11 +95,11 @@ def certify(
             seed=settings.seed,
             workers=settings.workers,
             seconds=time.perf_counter() - settings.started,
-            fingerprint=problem.fingerprint,  # type: ignore[attr-defined]
+            fingerprint="",
             limit=limit,
             verified=value is not None,
             bound_proof=proof if math.isfinite(bound) else "none",
-        )
+        ).about(problem)
 
     stages = tuple(
         certificate(family.measure_of(s.objective), s.bound, s.bound_proof, s.limit)
@@ -107,7 +107,7 @@ def certify(
     )
     if stages:
         shown = next((s for s in stages if s.status != "optimal"), stages[-1])
-        shown = replace(shown, limit=outcome.limit)
+        shown = shown.replace(limit=outcome.limit)
     else:
         measure = family.measure_of(objective_name)
         shown = certificate(measure, outcome.bound, outcome.bound_proof, outcome.limit)

@@ -237,6 +237,11 @@ class Topology(Tabular):
         return {}
 
     @cached_property
+    def standing_gangs(self) -> dict[Hashable, list[tuple[int, ...]]]:
+        """Of gangs that stand on it, for tasks of each kinds the counts: `alloc.packing` again."""
+        return {}
+
+    @cached_property
     def graph(self) -> nx.Graph:
         """The cluster as an undirected networkx graph.
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
+from operator import attrgetter
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +19,7 @@ from alloc.models.capacity import (
     burden_on_hosts,
     capacity_rows,
     fitting_configurations,
-    pareto_front,
+    pareto_fronts,
     quotas_of,
     shape_of,
     use_order,
@@ -34,6 +35,7 @@ from alloc.workload import Configuration, Job
 Array = npt.NDArray[np.float64]
 Index = npt.NDArray[np.int64]
 Burdens = tuple[Array, Index, UseOrder]
+_RATE = attrgetter("rate")
 
 
 @dataclass(frozen=True)
@@ -240,32 +242,33 @@ def make_round_data(
     With conflicts, a configuration is dominated only by one that stands wherever it does. Where all
     are kept, dominated ones stay: a constraint of one's own may forbid what dominates them.
     """
-    shapes = {
-        id(cs): shape_of(cs)
-        for cs in {id(j.configurations): j.configurations for j in jobs}.values()
+    owners = [job.tenant if job.tenant in quotas else None for job in jobs]
+    own = {
+        (id(job.configurations), owner): job.configurations
+        for job, owner in zip(jobs, owners, strict=True)
     }
-    alike = {shapes[id(job.configurations)]: job.configurations for job in jobs}
-    rows = capacity_rows(topology, list(alike.values()), quotas)
-    burdens: dict[tuple[Hashable, str | None], Burdens] = {}
+    # Tables that differ in nothing but their rates are pruned together.
+    alike: dict[tuple[Hashable, str | None], dict[int, tuple[Configuration, ...]]] = {}
+    for (key, owner), table in own.items():
+        alike.setdefault((shape_of(table), owner), {})[key] = table
+    ones = [next(iter(tables.values())) for tables in alike.values()]
+    rows = capacity_rows(topology, ones, quotas)
     fronts: dict[tuple[int, str | None], tuple[Index, Array, Array]] = {}
+    for one, ((_, owner), tables) in zip(ones, alike.items(), strict=True):
+        use, fitting, order = _burdens(topology, rows, one, owner, bool(conflicts))
+        rates = np.array(
+            [np.fromiter(map(_RATE, table), float, len(table)) for table in tables.values()]
+        )[:, fitting]
+        useful = rates > 0 if keep_all else pareto_fronts(order, rates)
+        for key, rate, kept in zip(tables, rates, useful, strict=True):
+            front = fitting[kept]
+            fronts[key, owner] = (front, use[front], rate[kept])
     classes: dict[tuple[int, str | None, bytes], list[int]] = {}
-    for j, job in enumerate(jobs):
-        owner = job.tenant if job.tenant in quotas else None
-        table = (id(job.configurations), owner)
-        if table not in fronts:
-            shape = (shapes[table[0]], owner)
-            if shape not in burdens:
-                burdens[shape] = _burdens(
-                    topology, rows, job.configurations, owner, bool(conflicts)
-                )
-            use, fitting, order = burdens[shape]
-            rate = np.array([c.rate for c in job.configurations])
-            useful = rate[fitting] > 0 if keep_all else pareto_front(order, rate[fitting])
-            front = fitting[useful]
-            fronts[table] = (front, use[front], rate[front])
-        values = utility.of_rates(job, fronts[table][2], slot_s)
+    for j, (job, owner) in enumerate(zip(jobs, owners, strict=True)):
+        of_table = (id(job.configurations), owner)
+        values = utility.of_rates(job, fronts[of_table][2], slot_s)
         # Jobs that gain the same from the same configurations are one class.
-        classes.setdefault((*table, values.tobytes()), []).append(j)
+        classes.setdefault((*of_table, values.tobytes()), []).append(j)
     parts = [(fronts[key[:2]], np.frombuffer(key[2])) for key in classes]
     none = np.zeros(0)
     return RoundData(

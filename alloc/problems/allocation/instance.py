@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from operator import attrgetter
 from typing import Literal
 
 import numpy as np
@@ -26,8 +27,9 @@ from alloc.units import (
     require_slot_length,
     require_time,
 )
-from alloc.workload import NO_RULES, Configuration, Job
+from alloc.workload import NO_RULES, Configuration, Job, TaskGroup
 
+_TASKS = attrgetter("tasks")
 FEATURES = ("placement rules", "MIG slices", "GPU memory", "affinities", "moves", "borrowing")
 """What an instance may ask of a method beyond rounds and time; see `Instance.features`."""
 
@@ -194,6 +196,11 @@ class Instance(Problem):
         _check_rules(self)
 
     @property
+    def is_immutable(self) -> bool:
+        """Whether nothing in it can change: its fingerprint is of values and tuples alone."""
+        return True
+
+    @property
     def resource_names(self) -> tuple[str, ...]:
         """The axis of every vector of amounts; see `alloc.resources`."""
         return self.topology.resource_names
@@ -228,12 +235,19 @@ class Instance(Problem):
         for job in self.jobs:
             if job.placement != NO_RULES:
                 found.setdefault("placement rules", f'job "{job.id}"')
+        # Jobs share tables, and tables that differ in their rates share tasks: those are looked at
+        # once. Tuples that hold the very same objects are compared without looking into these.
         seen: set[int] = set()
+        known: dict[int, tuple[tuple[TaskGroup, ...], ...]] = {}
         for job in self.jobs:
             if id(job.configurations) in seen:
                 continue
             seen.add(id(job.configurations))
-            groups = [g for c in job.configurations for g in c.tasks]
+            tasks = tuple(map(_TASKS, job.configurations))
+            if known.get(id(tasks[0])) == tasks:
+                continue
+            known[id(tasks[0])] = tasks
+            groups = [group for together in tasks for group in together]
             if any(group.mig_profile for group in groups):
                 found.setdefault("MIG slices", f'job "{job.id}"')
             if any(group.gpu_memory_mib for group in groups):
@@ -300,6 +314,9 @@ def _check_demands(instance: Instance) -> None:
 
 def _unfit(topology: Topology, configurations: tuple[Configuration, ...]) -> str | None:
     """Return why the smallest configuration fits the empty cluster not, or None if some does."""
+    # Most tables begin with a small one that fits; to sort asks each for its demand.
+    if configurations[0].rate > 0 and misfit(topology, configurations[0]) is None:
+        return None
     first: str | None = None
     for configuration in sorted(configurations, key=lambda c: c.demand):
         if configuration.rate > 0:

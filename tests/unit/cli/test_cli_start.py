@@ -1,0 +1,56 @@
+"""A command loads what it uses: modules are looked at, since clocks differ between machines."""
+
+import subprocess
+import sys
+
+import pytest
+
+BIG = {
+    "networkx",
+    "pyomo",
+    "ortools",
+    "joblib",
+    "matplotlib",
+    "pandas",
+    "sqlalchemy",
+    "onnxruntime",
+}
+
+
+def loaded_by(*arguments):
+    """Return the modules that are loaded when a command of a fresh process has ended."""
+    code = (
+        "import sys, alloc.cli\n"
+        "alloc.cli._may_crash = lambda arguments: False  # in this process, which can be asked\n"
+        f"sys.argv = ['alloc', *{arguments!r}]\n"
+        "try:\n    alloc.cli.main()\n"
+        "except SystemExit as end:\n    assert not end.code, end.code\n"
+        "print(*sys.modules, file=sys.stderr)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=300, check=True
+    )
+    return set(done.stderr.splitlines()[-1].split())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "needless"),
+    [
+        (
+            ("instances", "list"),
+            # The manifest alone is read: no arrays, no problems, no documents of them.
+            {*BIG, "numpy", "scipy", "highspy", "alloc.problems", "alloc.documents.formats"},
+        ),
+        pytest.param(
+            ("solve", "elastic-tiny/04"),
+            {*BIG, "scipy.linalg", "scipy.sparse.csgraph", "scipy.sparse.linalg", "scipy.optimize"},
+            marks=pytest.mark.long,
+        ),
+        (("versions",), {"numpy", "alloc.problems"}),
+    ],
+    ids=lambda given: " ".join(given) if isinstance(given, tuple) else "",
+)
+def test_a_command_loads_what_it_uses(arguments, needless):
+    there = loaded_by(*arguments)
+    assert "alloc.cli.application" in there
+    assert not needless & there
