@@ -325,27 +325,39 @@ class TimedBuilder:
 def timed_plan(
     data: SlotData, instance: Instance, schedule: Schedule
 ) -> dict[int, TimedColumn] | None:
-    """Return the columns of a schedule of all jobs; None where a job runs in what no table has."""
+    """Return the columns of a schedule; None where a job never completes.
+
+    A run in a configuration that no table has, for another dominates it, is one in the slowest that
+    is no slower.
+    """
     ends = completions(instance, schedule)
     plan: dict[int, TimedColumn] = {}
     for j, job in enumerate(instance.jobs):
         end_s = ends[job.id]
-        column_of = data.table(j).column_of
-        runs = schedule.runs_of.get(job.id, ())
-        if end_s is None or any(run.configuration not in column_of for run in runs):
+        if end_s is None:
             return None
-        end = end_s / data.slot_s
+        end, arrival = end_s / data.slot_s, float(data.arrival[j])
         pieces = tuple(
             (
-                max(run.start_s / data.slot_s, float(data.arrival[j])),
+                max(run.start_s / data.slot_s, arrival),
                 min(run.end_s / data.slot_s, end),
-                column_of[run.configuration],
+                _column(data, j, run.configuration),
             )
-            for run in runs
+            for run in schedule.runs_of.get(job.id, ())
             if run.start_s < end_s
         )
         plan[j] = TimedColumn(j, TimedProfile(pieces, end), data.target.costs.of(j, end))
     return plan
+
+
+def _column(data: SlotData, j: int, configuration: int) -> int:
+    """Return the column of a configuration, or of the slowest that is no slower."""
+    table = data.table(j)
+    if configuration in table.column_of:
+        return table.column_of[configuration]
+    rate = data.instance.jobs[j].configurations[configuration].rate * data.slot_s
+    enough = np.where(table.rate >= rate * (1 - _DONE), table.rate, np.inf)
+    return int(enough.argmin() if np.isfinite(enough).any() else table.rate.argmax())
 
 
 def pieces_s(
