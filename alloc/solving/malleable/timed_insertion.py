@@ -10,7 +10,7 @@ piece in one configuration, which starts or ends where a segment does.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,6 +18,7 @@ import numpy as np
 from alloc.formulation import Array
 from alloc.models.malleable.costs import JobCosts
 from alloc.models.malleable.data import SlotData
+from alloc.models.malleable.profiles import never
 from alloc.problems.allocation.instance import Instance
 from alloc.problems.allocation.solution import Schedule
 from alloc.progress import completions
@@ -187,22 +188,24 @@ class TimedBuilder:
         return TimedColumn(job, profile, self.data.target.costs.of(job, profile.completion))
 
     def insert_all(
-        self, order: Iterable[int], prices: Array | None
+        self, order: Iterable[int], prices: Array | None, is_over: Callable[[], bool] = never
     ) -> dict[int, TimedColumn] | None:
         """Insert jobs in order into an empty schedule, then let each use what is left over.
 
-        None when one does not fit.
+        None when one does not fit, or time is over.
         """
         room = self.empty()
         placed: dict[int, TimedColumn] = {}
         for job in order:
-            column = self.insert(job, room, prices)
+            column = None if is_over() else self.insert(job, room, prices)
             if column is None:
                 return None
             self.take(room, column)
             placed[job] = column
         if prices is not None:
             for job in sorted(placed, key=lambda j: placed[j].profile.completion):
+                if is_over():
+                    break
                 self.advance(job, room, placed)
         return placed
 

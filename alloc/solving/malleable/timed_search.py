@@ -211,7 +211,7 @@ class TimedSearch:
             if self._settings.time_is_up() and any(plans):
                 break
             prices = factor * self._prices.prices if factor else None
-            plans.append(self._builder.insert_all(order, prices))
+            plans.append(self._builder.insert_all(order, prices, self._settings.time_is_up))
         if not any(plans):
             plans += [
                 self._builder.insert_all(own.tolist(), None) for own in serving_orders(self._data)
