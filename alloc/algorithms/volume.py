@@ -59,6 +59,7 @@ def raise_dual(
     upper: float,
     is_over: Callable[[], bool],
     report: Callable[[str], None],
+    start: Array | None = None,
 ) -> DualMaximum:
     """Raise the Lagrangian bound until it stalls or time is up.
 
@@ -74,14 +75,17 @@ def raise_dual(
         Asked before each round whether to stop.
     report
         Takes a line of progress.
+    start
+        Prices to begin from; by default 0.
     """
-    centre = np.zeros(shape)
+    centre = np.zeros(shape) if start is None else start
     best, average = relaxed(centre)
-    factor, target, idle, rounds = 0.1, min(upper, 1.05 * best), 0, 1
+    best -= float(centre.sum())
+    factor, target, idle, rounds = 0.1, _goal(best, upper, 0.05), 0, 1
     milestone, since = best, 0
     while not is_over():
         if best > 0.98 * target:
-            target = min(upper, 1.02 * best + 1e-9 * abs(upper))
+            target = _goal(best, upper, 0.02)
         excess = average - 1.0
         excess[(centre <= 0) & (excess < 0)] = 0.0
         norm = float((excess**2).sum())
@@ -109,3 +113,12 @@ def raise_dual(
         if since >= _STALLED:
             break
     return DualMaximum(centre, best, rounds)
+
+
+def _goal(best: float, upper: float, share: float) -> float:
+    """Return a value a little above the best one, which steps aim at.
+
+    A share of its size above, or of the way to the upper value where it is not yet more than 0.
+    """
+    above = share * best + 1e-9 * abs(upper) if best > 0 else share * (upper - best)
+    return min(upper, best + above)

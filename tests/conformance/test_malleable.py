@@ -376,14 +376,14 @@ def test_two_jobs_are_not_searched_for_seconds(monkeypatch: pytest.MonkeyPatch) 
     a hundredth of one.
     """
     rounds = 0
-    reinsert = Improver._reinsert
+    reinsert = Improver.reinsert
 
     def counted(self: Improver, jobs: list[int]) -> bool:
         nonlocal rounds
         rounds += 1
         return reinsert(self, jobs)
 
-    monkeypatch.setattr(Improver, "_reinsert", counted)
+    monkeypatch.setattr(Improver, "reinsert", counted)
     rigid: dict[str, Any] = {"elasticity": "rigid", "preemptible": False}
     result = solved(
         _one_gpu(

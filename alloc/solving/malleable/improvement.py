@@ -17,13 +17,12 @@ from alloc.backends import SolverOptions
 from alloc.formulation import Array
 from alloc.models.malleable.data import SlotData
 from alloc.solving.malleable.column_generation import Relaxation
-from alloc.solving.malleable.insertion import Builder, give_back, take, value_of
+from alloc.solving.malleable.insertion import Builder, value_of
 from alloc.solving.malleable.master import Column, solve_integer_master
+from alloc.solving.malleable.reinsertion import Reinsertion
 from alloc.solving.outcome import Settings
 
 Plan = dict[int, Column]
-_GAIN = 1e-9
-"""Differences of value that count, where costs are about 1: less is rounding."""
 _PRICE_FACTORS = (1.0, 0.9, 1.1, 0.75, 0.5, 0.25, 0.0)
 _SUBPROBLEM_SECONDS = 5.0
 _LONG_SIZES = (2, 40)
@@ -46,8 +45,8 @@ def guided_plans(
     return sorted(plans, key=lambda plan: value_of(data, plan))
 
 
-class Improver:
-    """Large-neighbourhood search from an incumbent.
+class Improver(Reinsertion[Column, Array]):
+    """Large-neighbourhood search on slots, by insertion and by choosing among known columns.
 
     Parameters
     ----------
@@ -71,48 +70,23 @@ class Improver:
         plan: Plan,
         settings: Settings,
     ) -> None:
-        self.data = data
-        self.builder = builder
+        # Without a linear master, instances are long.
+        long = not relaxation.mastered
+        super().__init__(data, builder, relaxation.prices, plan, settings, spread=long)
         self.relaxation = relaxation
-        self.plan = plan
-        self.settings = settings
-        self.rng = np.random.default_rng(settings.seed)
         self.pool: dict[int, list[Column]] = {j: [] for j in range(data.num_jobs)}
         self._keys: set[tuple[int, tuple[int, tuple[int, ...]]]] = set()
         for column in (*relaxation.columns, *plan.values()):
             self._remember(column)
-        self._full: Plan | None = None
-        """The plan whose room left is in `_room`."""
-        self._room = builder.empty()
         self.target = -np.inf
         """Value at which the search may stop."""
 
-    @property
-    def value(self) -> float:
-        """Objective of the incumbent, in slots."""
-        return value_of(self.data, self.plan)
-
     def adopt(self, plan: Plan) -> bool:
-        """Take a plan as the incumbent if it is better; its columns are kept in any case.
-
-        Where only the worst job counts, most changes move others: of two plans of one value the one
-        whose jobs complete earlier is better, for it leaves more room.
-        """
+        """Take a plan as the incumbent if it is better; its columns are kept in any case."""
         for job, column in plan.items():
             if column is not self.plan.get(job):
                 self._remember(column)
-        gain = self.value - value_of(self.data, plan)
-        better = gain > _GAIN
-        if not better and self.data.target.peaks and gain >= 0:
-            better = self._steering(plan) < self._steering(self.plan) - _GAIN
-        if better:
-            self.plan = plan
-        return better
-
-    def _steering(self, plan: Plan) -> float:
-        """Return what the completions of a plan cost where every job counts."""
-        costs = self.builder.job_costs
-        return sum(costs.of(j, column.profile.completion) for j, column in plan.items())
+        return super().adopt(plan)
 
     def integer_master(self, seconds: float) -> bool:
         """Choose the best schedule among all columns known, where they are worth it."""
@@ -134,11 +108,11 @@ class Improver:
             rounds += 1
             if long:
                 size = min(self.data.num_jobs, int(self.rng.integers(*_LONG_SIZES)))
-            jobs = self._neighbourhood(size)
-            better = self._reinsert(jobs)
+            jobs = self.neighbourhood(size)
+            better = self.reinsert(jobs)
             if rounds % every == 0:
                 left = self.settings.seconds_left() - stop
-                wide = self._neighbourhood(min(self.data.num_jobs, 24 if long else 3 * size))
+                wide = self.neighbourhood(min(self.data.num_jobs, 24 if long else 3 * size))
                 better |= self._reselect(wide, min(_SUBPROBLEM_SECONDS, left))
             idle = 0 if better else idle + 1
             if self.value < reported:
@@ -155,59 +129,9 @@ class Improver:
             self._keys.add(key)
             self.pool[column.job].append(column)
 
-    def _neighbourhood(self, size: int) -> list[int]:
-        """Draw jobs that compete: around a random moment, or anywhere."""
-        completion = np.array([self.plan[j].profile.completion for j in range(self.data.num_jobs)])
-        if not self.relaxation.mastered and self.rng.random() < 0.5:
-            # Long jobs compete at moments far from their completion, too.
-            moment = self.rng.choice(completion)
-            there = np.flatnonzero((self.data.release <= moment) & (completion >= moment))
-            return sorted(self.rng.permutation(there)[:size].tolist())
-        if self.rng.random() < 0.7:
-            moment = self.rng.choice(completion)
-            spread = self.rng.random(self.data.num_jobs) * 0.3 * completion.max()
-            near = np.argsort(np.abs(completion - moment) + spread)
-            return sorted(near[:size].tolist())
-        return sorted(self.rng.permutation(self.data.num_jobs)[:size].tolist())
-
-    def _room_without(self, jobs: list[int]) -> Array:
-        if self._full is not self.plan:
-            self._full = self.plan
-            self._room = self.builder.empty()
-            for column in self.plan.values():
-                take(self._room, column)
-        room = self._room.copy()
-        for j in jobs:
-            give_back(room, self.plan[j])
-        return room
-
-    def _reinsert(self, jobs: list[int]) -> bool:
-        """Take jobs out and insert them again in a new order, at varied prices."""
-        room = self._room_without(jobs)
-        noise = self.rng.normal(0.0, 0.15, len(jobs))
-        completion = np.array([self.plan[j].profile.completion for j in jobs])
-        order = [jobs[i] for i in np.argsort(completion * (1 + noise))]
-        prices: Array | None = self.relaxation.prices * self.rng.uniform(0.3, 1.2)
-        placed: Plan = {}
-        for step, job in enumerate(order):
-            last = step == len(order) - 1
-            column = self.builder.insert(job, room, None if last else prices)
-            if column is None:
-                return False
-            take(room, column)
-            placed[job] = column
-        # With everyone in place, capacity left over is free: let each job use it in turn.
-        for job in order:
-            give_back(room, placed[job])
-            column = self.builder.insert(job, room, None)
-            if column is not None and column.profile.completion < placed[job].profile.completion:
-                placed[job] = column
-            take(room, placed[job])
-        return self.adopt({**self.plan, **placed})
-
     def _reselect(self, jobs: list[int], seconds: float) -> bool:
         """Let the integer master choose among the known columns of some jobs."""
-        room = self._room_without(jobs)
+        room = self.room_without(jobs)
         flat = room.ravel()
         columns: list[Column] = []
         start: list[int] = []

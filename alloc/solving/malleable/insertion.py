@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -39,6 +40,21 @@ class Builder:
     def empty(self) -> Array:
         """Return the capacity of an empty schedule, shape (slots, R)."""
         return np.tile(self.data.rows.capacity, (self.num_slots, 1))
+
+    def room_of(self, columns: Iterable[Column]) -> Array:
+        """Return what some jobs leave, shape (slots, R)."""
+        room = self.empty()
+        for column in columns:
+            self.take(room, column)
+        return room
+
+    def take(self, room: Array, column: Column) -> None:
+        """Take a column's capacity."""
+        room.reshape(-1)[column.rows] -= column.use
+
+    def give_back(self, room: Array, column: Column) -> None:
+        """Give a column's capacity back."""
+        room.reshape(-1)[column.rows] += column.use
 
     def insert(self, job: int, room: Array, prices: Array | None) -> Column | None:
         """Return the cheapest column of a job that fits into the room, or None.
@@ -102,19 +118,9 @@ class Builder:
             column = self.insert_quickly(job, room) if quick else self.insert(job, room, prices)
             if column is None:
                 return None
-            take(room, column)
+            self.take(room, column)
             placed[job] = column
         return placed
-
-
-def take(room: Array, column: Column) -> None:
-    """Take a column's capacity."""
-    room.reshape(-1)[column.rows] -= column.use
-
-
-def give_back(room: Array, column: Column) -> None:
-    """Give a column's capacity back."""
-    room.reshape(-1)[column.rows] += column.use
 
 
 def steering_costs(data: SlotData) -> JobCosts:
@@ -131,12 +137,12 @@ def steering_costs(data: SlotData) -> JobCosts:
     return replace(costs, rate=np.where(costs.rate > 0, costs.rate, least))
 
 
-def total_cost(plan: dict[int, Column]) -> float:
+def total_cost(plan: Mapping[int, Any]) -> float:
     """Return the costs of single jobs in a plan."""
     return float(sum(column.cost for column in plan.values()))
 
 
-def value_of(data: SlotData, plan: dict[int, Column]) -> float:
+def value_of(data: SlotData, plan: Mapping[int, Any]) -> float:
     """Return the objective of a plan of all jobs, in slots; infinite if a level is not kept."""
     if not data.target.links_jobs:
         return total_cost(plan)

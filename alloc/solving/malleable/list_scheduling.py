@@ -5,6 +5,10 @@ and end of a part, jobs are served anew in the order of a list; each takes the c
 plan, or, where that does not fit, the fastest smaller one. What is then left is given to malleable
 jobs in the same order.
 
+A list may come with a timetable, which says when each job is to run in what. Jobs are then served
+anew at its moments, too: first those whose turn it is, or that are behind, in what it says; then
+the others, which get ahead of it with what is left.
+
 References
 ----------
 Serial schedule generation and its lists: Kolisch, Hartmann, "Heuristic algorithms for the
@@ -30,6 +34,9 @@ Part = tuple[int, float]
 """A configuration, and the work to be done in it, work units."""
 
 
+Turn = tuple[float, float, int]
+"""Start and end, seconds, and a configuration."""
+
 Placed = tuple[int, tuple[TaskPlacement, ...]]
 """A configuration and where its tasks are."""
 
@@ -44,10 +51,13 @@ class Candidate:
         Positions of the jobs in the instance, the first served first.
     plans
         The parts of each job, by position.
+    timetable
+        The turns of each job in order of time, by position; empty for none.
     """
 
     order: tuple[int, ...]
     plans: tuple[tuple[Part, ...], ...]
+    timetable: tuple[tuple[Turn, ...], ...] = ()
 
 
 @dataclass
@@ -66,6 +76,8 @@ class _Job:
         Work left when its run began, or at its arrival.
     started
         Whether it ran before, so that it pays for a restart.
+    turns
+        Its turns in the timetable that are not over; None without a timetable.
     """
 
     position: int
@@ -73,6 +85,7 @@ class _Job:
     goals: list[tuple[int, float]]
     left: float
     started: bool
+    turns: list[Turn] | None = None
     part: int = 0
     configuration: int | None = None
     tasks: tuple[TaskPlacement, ...] = ()
@@ -83,8 +96,19 @@ class _Job:
 
     @property
     def wanted(self) -> int:
-        """Configuration of the part of the plan that is due."""
-        return self.goals[self.part][0] if self.bound is None else self.bound
+        """Configuration of the turn, or else of the part of the plan, that is due."""
+        if self.bound is not None:
+            return self.bound
+        return self.turns[0][2] if self.turns else self.goals[self.part][0]
+
+    def look(self, now_s: float) -> None:
+        """Leave out the turns that are over."""
+        while self.turns and self.turns[0][1] <= now_s:
+            self.turns.pop(0)
+
+    def is_due(self, now_s: float) -> bool:
+        """Return whether it is the job's turn, or it is behind its timetable, or has none."""
+        return not self.turns or self.turns[0][0] <= now_s
 
     @property
     def next_event_s(self) -> float:
@@ -169,15 +193,21 @@ class ListScheduler:
         # No job completes before the moment it has come to; by that the value only grows.
         ends = np.array([job.arrival_s for job in self.instance.jobs])
         coming = list(reversed(self.arrivals))
+        moments = {t for turns in candidate.timetable for turn in turns for t in turn[:2]}
+        turning = sorted(moments, reverse=True)
         now_s = 0.0
         while live or coming:
             while coming and self.instance.jobs[coming[-1]].arrival_s <= now_s:
                 j = coming.pop()
-                live[rank[j]] = self._enter(j, candidate.plans[j])
-            self._serve([live[k] for k in sorted(live)], now_s)
+                live[rank[j]] = self._enter(j, candidate)
+            self._serve(_in_turn([live[k] for k in sorted(live)], now_s), now_s)
             then_s = min((job.next_event_s for job in live.values()), default=math.inf)
             if coming:
                 then_s = min(then_s, self.instance.jobs[coming[-1]].arrival_s)
+            while turning and turning[-1] <= now_s:
+                turning.pop()
+            if turning:
+                then_s = min(then_s, turning[-1])
             if math.isinf(then_s):
                 return None  # nothing can start: no schedule by this list
             now_s = then_s
@@ -196,8 +226,8 @@ class ListScheduler:
                     done.append(live.pop(k))
         return Schedule(tuple(run for job in done for run in job.runs))
 
-    def _enter(self, j: int, plan: tuple[Part, ...]) -> _Job:
-        job = self.instance.jobs[j]
+    def _enter(self, j: int, candidate: Candidate) -> _Job:
+        job, plan = self.instance.jobs[j], candidate.plans[j]
         before = self.running.get(job.id)
         started = before is not None or job.work_done > 0
         left, goals = job.work_left, []
@@ -205,7 +235,8 @@ class ListScheduler:
             left = max(left - work, 0.0)
             goals.append((configuration, left))
         goals[-1] = (goals[-1][0], 0.0)
-        live = _Job(j, job, goals, job.work_left, started)
+        turns = list(candidate.timetable[j]) if candidate.timetable else None
+        live = _Job(j, job, goals, job.work_left, started, turns)
         if before is not None and before.tasks:
             live.configuration, live.tasks = before.configuration, before.tasks
             self.pool.take(job.configurations[before.configuration], before.tasks)
@@ -359,6 +390,20 @@ class ListScheduler:
         tenant = job.job.tenant
         if tenant in self._held:
             self._held[tenant] += sign * demand[0]
+
+
+def _in_turn(jobs: list[_Job], now_s: float) -> list[_Job]:
+    """Return the jobs to serve: those whose turn it is, then those that may get ahead of theirs.
+
+    A job that would hold what it gets until it completes waits for its turn.
+    """
+    for job in jobs:
+        job.look(now_s)
+    ahead = [job for job in jobs if not job.is_due(now_s)]
+    if not ahead:
+        return jobs
+    ahead = [job for job in ahead if not job.stays or job.configuration is not None]
+    return [job for job in jobs if job.is_due(now_s)] + ahead
 
 
 def ladder_of(job: Job) -> list[int]:

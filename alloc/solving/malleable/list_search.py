@@ -110,12 +110,27 @@ class ListSearch:
         self._objective, self._held = objective, held
         self.best = best_of(instance, given, objective, held)
         self._instance = instance
-        self._given = given
         self._rng = np.random.default_rng(seed)
         self._seconds_left = seconds_left
+        self._maker = ListScheduler(instance, lambda: seconds_left() <= 0, objective)
+        self._starts = [candidate_of(instance, schedule) for schedule in given]
+        self._current: Candidate | None = None
+        self._value = math.inf
 
-    def run(self, target: float, report: Callable[[str], None]) -> None:
-        """Search until the best schedule has a target or the time is over.
+    @property
+    def has_start(self) -> bool:
+        """Whether there is a schedule to improve."""
+        return bool(self._starts) or self._current is not None
+
+    def offer(self, incumbent: Incumbent | None) -> None:
+        """Let the search go on from a better schedule that keeps every rule."""
+        if incumbent is None or (self.best is not None and incumbent.value >= self.best.value):
+            return
+        self.best = incumbent
+        self._starts.append(candidate_of(self._instance, incumbent.schedule))
+
+    def run(self, target: float, report: Callable[[str], None], tries: float = math.inf) -> None:
+        """Search until the best schedule has a target, or time or a number of tries is over.
 
         Parameters
         ----------
@@ -123,23 +138,29 @@ class ListSearch:
             Value at which to stop.
         report
             Takes a line of progress.
+        tries
+            Number of lists.
         """
-        if not self._given:
-            return
-        maker = ListScheduler(self._instance, lambda: self._seconds_left() <= 0, self._objective)
-        starts = [candidate_of(self._instance, schedule) for schedule in self._given]
-        current, value = starts[0], math.inf
-        while self._seconds_left() > 0 and (self.best is None or self.best.value > target):
+        while tries > 0 and self.has_start:
+            if self._seconds_left() <= 0 or (self.best is not None and self.best.value <= target):
+                return
+            tries -= 1
             # A list may make less of a schedule than it is; it is improved all the same.
-            candidate = starts.pop(0) if starts else _neighbour(current, maker, self._rng)
-            made = maker.schedule(candidate, value * (1 - _SAME))
+            if self._starts:
+                candidate = self._starts.pop(0)
+            else:
+                assert self._current is not None
+                candidate = _neighbour(self._current, self._maker, self._rng)
+            made = self._maker.schedule(candidate, self._value * (1 - _SAME))
+            if self._current is None:
+                self._current = candidate
             found = best_of(self._instance, [made], self._objective, self._held)
-            if found is None or found.value >= value:
+            if found is None or found.value >= self._value:
                 continue
-            current, value = candidate, found.value
-            if self.best is None or value < self.best.value * (1 - _SAME):
+            self._current, self._value = candidate, found.value
+            if self.best is None or found.value < self.best.value * (1 - _SAME):
                 self.best = found
-                report(f"list scheduling: {value:.4f}")
+                report(f"list scheduling: {found.value:.4f}")
 
 
 def candidate_of(instance: Instance, schedule: Schedule) -> Candidate:

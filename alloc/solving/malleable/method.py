@@ -24,21 +24,23 @@ from alloc.families import FAMILIES
 from alloc.formulation import ArrayModel, BuiltModel, RawResult
 from alloc.models.malleable.arrays import build_grid
 from alloc.models.malleable.data import SlotData, slot_data
-from alloc.models.malleable.fluid import fluid_bound
 from alloc.models.malleable.grid import grid_of
 from alloc.objectives import is_kept
 from alloc.objectives import objective as objective_of
 from alloc.problems.allocation.instance import Instance
 from alloc.problems.allocation.solution import Schedule, Solution
-from alloc.solving.malleable.list_search import ListSearch, best_of
+from alloc.solving.malleable.list_search import best_of
 from alloc.solving.malleable.search import Search
+from alloc.solving.malleable.timed_search import TimedSearch, raise_prices
 from alloc.solving.outcome import Outcome, Progress, Settings
 from alloc.solving.refinement import Question, solve_refined
 
 _GRID_SLOTS = 300
 _SEARCH_SHARE = 0.96
-_GRID_SHARE = 0.5
-"""Part of the time for the grid in continuous time; the rest is for what the grid cannot say."""
+_GRID_SHARE, _PRICES_SHARE = 0.2, 0.2
+"""Parts of the time for the grid, and for prices, in continuous time; the rest is for schedules."""
+_FAR = 100.0
+"""Multiple of the bound of each job alone above which no ascent comes."""
 _MAX_COLUMNS = 50_000
 _BACKEND = "alloc column generation + HiGHS"
 
@@ -116,10 +118,11 @@ def solve_malleable(
             bound, bound_proof = raw.bound, raw.bound_proof
         limit = raw.limit or ("time" if settings.time_is_up() else None)
     if continuous:
-        bound, bound_proof = _continuous_bound(data, search) / unit, "recomputed"
-        report(f"in continuous time the prices prove {bound:g}")
-        given = [schedule, warm_start]
-        schedule, limit = _search_lists(asked, objective, given, bound, whole, limit, report)
+        given = [schedule, warm_start if isinstance(warm_start, Schedule) else None]
+        bound, schedule, limit = _in_continuous_time(
+            asked, data, search, objective, given, whole, limit, unit, report
+        )
+        bound_proof = "recomputed"
     elif isinstance(warm_start, Schedule):
         # Hosts found slot by slot may lose what the plan gained.
         best = best_of(asked, [schedule, warm_start], objective, settings.held)
@@ -134,29 +137,46 @@ def solve_malleable(
     )
 
 
-def _search_lists(
+def _in_continuous_time(
     instance: Instance,
+    data: SlotData,
+    search: Search,
     objective: str,
-    given: list[Schedule | Solution | None],
-    bound: float,
+    given: list[Schedule | None],
     settings: Settings,
     limit: Limit | None,
+    unit: float,
     report: Progress,
-) -> tuple[Schedule | None, Limit | None]:
-    """Return the best schedule in continuous time that is found in the time left, and its end."""
-    schedules = [schedule for schedule in given if isinstance(schedule, Schedule)]
-    lists = ListSearch(
-        instance, schedules, settings.seed, settings.seconds_left, objective, settings.held
-    )
-    if limit != "interrupt":
-        limit = None
-        try:
+) -> tuple[float, Schedule | None, Limit | None]:
+    """Return the bound and the best schedule in continuous time, and what ended the search."""
+    data = replace(data, target=replace(data.target, floors=data.floors(data.arrival)))
+    best = best_of(instance, given, objective, settings.held)
+    alone = _alone(data)
+    # Without a schedule, a value that the ascent does not reach.
+    upper = (_FAR * alone if best is None else best.value * unit) / data.slot_s
+    start, multipliers = search.prices, search.multipliers
+    if start is None:
+        start, multipliers = np.zeros((search.num_slots or 1, len(data.rows.names))), None
+    stopped = limit == "interrupt"
+    brief = settings.within(_PRICES_SHARE * settings.seconds_left())
+    bound, schedule = alone / unit, None if best is None else best.schedule
+    try:
+        prices = raise_prices(
+            data, start, multipliers, upper, lambda: stopped or brief.time_is_up(), report
+        )
+        bound = max(bound, prices.bound / unit)
+        report(f"in continuous time the prices prove {bound:g}")
+        timed = TimedSearch(instance, data, prices, given, settings, objective)
+        if not stopped:
             rounding = objective_of(objective).rounding(instance, Schedule(()))
-            lists.run(bound * (1 + OPTIMALITY_GAP) + rounding, report)
+            try:
+                timed.run(bound * (1 + OPTIMALITY_GAP) + rounding, report)
+            finally:
+                schedule = None if timed.best is None else timed.best.schedule
             limit = "time" if settings.seconds_left() <= 0 else None
-        except KeyboardInterrupt:
-            limit = "interrupt"
-    return None if lists.best is None else lists.best.schedule, limit
+    except KeyboardInterrupt:
+        limit = "interrupt"
+    return bound, schedule, limit
 
 
 def _pays_restarts(instance: Instance) -> bool:
@@ -214,16 +234,11 @@ def _grid_slot_s(instance: Instance) -> float:
     return float(max(np.median(runs) / 8, span / _GRID_SLOTS, restart))
 
 
-def _continuous_bound(data: SlotData, search: Search) -> float:
-    """Return the bound in continuous time: of the prices, or of every job alone."""
-    begin = data.arrival
-    data = replace(data, target=replace(data.target, floors=data.floors(begin)))
+def _alone(data: SlotData) -> float:
+    """Return the bound in continuous time if every job ran alone, peaks by the load."""
     level, floors = data.target.level, data.target.floors
-    alone = float(level.jobs.at(begin + data.shortest).sum())
-    bound = (alone + sum(floors[: len(level.peaks)])) * data.slot_s
-    if search.prices is None:
-        return bound
-    return max(bound, fluid_bound(data, search.prices, search.multipliers))
+    alone = float(level.jobs.at(data.arrival + data.shortest).sum())
+    return (alone + sum(floors[: len(level.peaks)])) * data.slot_s
 
 
 def too_late(data: SlotData, continuous: bool = False) -> str | None:

@@ -11,7 +11,7 @@ from alloc.models.malleable.placing import place_plan, plan_of
 from alloc.models.malleable.profiles import IDLE, Profile
 from alloc.problems.allocation.instance import Instance
 from alloc.problems.allocation.solution import Assignment, Run, Schedule, TaskPlacement
-from alloc.solving.malleable.insertion import Builder, give_back, serial_horizon, take, total_cost
+from alloc.solving.malleable.insertion import Builder, serial_horizon, total_cost
 from alloc.solving.malleable.master import make_column, solve_integer_master
 from alloc.topology.host import Host, HostType
 from alloc.topology.topology import Topology
@@ -77,9 +77,9 @@ class TestInsertion:
         builder = Builder(data, 5)
         room = builder.empty()
         column = make_column(data, 0, Profile(1, (0, IDLE, 0, 0), 5.0))
-        take(room, column)
+        builder.take(room, column)
         assert room[:, 0].tolist() == [3000, 1000, 3000, 1000, 1000]
-        give_back(room, column)
+        builder.give_back(room, column)
         assert (room == builder.empty()).all()
 
     def test_the_integer_master_takes_the_best_fitting_choice(self):

@@ -259,4 +259,4 @@ def test_room_is_what_the_plan_leaves() -> None:
     for column in improver.plan.values():
         left.reshape(-1)[column.rows] -= column.use
     assert (left >= -1e-6).all()
-    assert improver._room_without([]) == pytest.approx(left)
+    assert improver.room_without([]) == pytest.approx(left)

@@ -1,0 +1,157 @@
+"""The bound in continuous time: exact for each job, never above a schedule, whatever the unit."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import alloc
+from alloc.backends.scaling import power_of_two
+from alloc.formulation import Array
+from alloc.instances import generate_elastic
+from alloc.models.malleable import slot_data
+from alloc.models.malleable.data import SlotData
+from alloc.models.malleable.fluid import FluidPricing, fluid_bound
+from alloc.problems.allocation.instance import Instance
+from alloc.result import Limits
+from alloc.solving.malleable.timed_search import raise_prices
+from alloc.topology import HostType, flat_cluster
+from alloc.workload import Job, rigid_gang
+
+OBJECTIVES = ("weighted_jct", "mean_jct", "tardiness", "makespan", "max_slowdown")
+
+
+def world(seed: int) -> Instance:
+    """Return a tiny instance in slots of one second: gangs or tables, some without pauses."""
+    rng = np.random.default_rng(seed)
+    if seed % 3 == 0:
+        made = generate_elastic(
+            "bound", num_jobs=3, num_hosts=1, max_workers=2, max_ps=2, seed=seed
+        )
+        jobs = made.jobs
+        topology, slot_s = made.topology, made.slot_s
+    else:
+        jobs = tuple(
+            Job(
+                f"job-{k}",
+                float(rng.integers(0, 4)),
+                float(rng.integers(1, 6)),
+                (rigid_gang(int(rng.integers(1, 4))),),
+                weight=float(rng.integers(1, 4)),
+                elasticity="rigid",
+                preemptible=bool(rng.random() < 0.7),
+            )
+            for k in range(4)
+        )
+        topology, slot_s = flat_cluster("one", HostType("host", 3, "gpu"), 1), 1.0
+    due = [job.arrival_s + job.min_run_s * (1 + rng.random()) for job in jobs]
+    dated = tuple(job.replace(due_date_s=at) for job, at in zip(jobs, due, strict=True))
+    return Instance(f"bound-{seed}", topology, dated, slot_s)
+
+
+def in_time(data: SlotData) -> SlotData:
+    """Return data whose floors of peaks hold in continuous time."""
+    return replace(data, target=replace(data.target, floors=data.floors(data.arrival)))
+
+
+def proved(instance: Instance, name: str) -> float:
+    """Return the bound that an ascent of some rounds proves."""
+    data = in_time(slot_data(instance, name))
+    unit = power_of_two(data.target.level.size)
+    data = replace(data, target=data.target.scaled(unit, []))
+    rounds = iter(range(120))
+    shares = tuple(np.full(data.num_jobs, 1 / data.num_jobs) for _ in data.target.peaks)
+    given = replace(data.target.nothing(), peaks=shares)
+    start = np.zeros((16, len(data.rows.names)))
+    upper = 100 * float(data.target.costs.at(data.arrival + data.shortest).sum()) + 1
+    found = raise_prices(
+        data, start, given, upper, lambda: next(rounds, None) is None, lambda line: None
+    )
+    assert found.bound == pytest.approx(fluid_bound(data, found.prices, given, found.edges))
+    return found.bound / unit
+
+
+def least_at(data: SlotData, j: int, end: float, prices: Array, edges: Array) -> float:
+    """Return the least price of a job's work until a moment: a knapsack filled by hand."""
+    table = data.table(j)
+    assert len(table.rate) == 1
+    bounds = np.append(edges, max(end, edges[-1]) + 1)
+    price = np.append(prices @ table.use[0], 0.0)
+    free = np.minimum(bounds[1:], end) - np.maximum(bounds[:-1], data.arrival[j])
+    left, total = float(data.work[j] / table.rate[0]), 0.0
+    for t in np.argsort(price, kind="stable"):
+        part = min(left, max(float(free[t]), 0.0))
+        total, left = total + part * float(price[t]), left - part
+    return total if left < 1e-9 else math.inf
+
+
+@pytest.mark.parametrize("name", OBJECTIVES[:3])
+def test_the_value_of_a_gang_is_its_cheapest_completion(name: str) -> None:
+    """Every completion of a fine grid costs at least the value, and some hardly more."""
+    rng = np.random.default_rng(5)
+    for seed in (2, 5):
+        data = slot_data(world(seed), name)
+        edges = np.append(0.0, np.cumsum(rng.random(9) * 3 + 0.1))
+        prices = rng.random((9, len(data.rows.names))) * rng.random() / data.rows.capacity
+        prices[rng.random(9) < 0.3] = 0.0
+        values = FluidPricing(data, edges).solve(prices, data.target.costs).values
+        for j in range(data.num_jobs):
+            first = float(data.arrival[j] + data.shortest[j])
+            ends = np.append(np.linspace(first, first + 30, 1500), edges[edges > first])
+            best = min(
+                data.target.costs.of(j, end) + least_at(data, j, end, prices, edges)
+                for end in ends.tolist()
+            )
+            assert values[j] <= best * (1 + 1e-9) + 1e-9
+            assert values[j] >= best - 0.05 * max(abs(best), 0.1)
+
+
+def test_few_prices_of_work_bound_from_below() -> None:
+    """With few prices of work to try the value is smaller, never larger."""
+    rng = np.random.default_rng(1)
+    for seed in range(6):
+        data = slot_data(world(seed))
+        edges = np.arange(13.0)
+        prices = rng.random((12, len(data.rows.names))) / data.rows.capacity
+        values = [
+            FluidPricing(data, edges, most).solve(prices, data.target.costs).values
+            for most in (32, 1024)
+        ]
+        assert (values[0] <= values[1] + 1e-9 * np.abs(values[1])).all()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", OBJECTIVES)
+def test_no_bound_is_above_the_optimum_on_slots(name: str) -> None:
+    """A schedule on slots is one in continuous time: its optimum is no less than the bound."""
+    for seed in range(4):
+        instance = world(seed)
+        result = alloc.solve(instance, objective=name, limits=Limits(seconds=1))
+        optimum = result.certificate.objective
+        assert optimum is not None
+        assert proved(instance, name) <= optimum * (1 + 1e-9) + 1e-9
+
+
+@pytest.mark.parametrize("factor", [1e-9, 1e-3, 1e6, 1e12])
+def test_weights_of_any_size_leave_the_bound_what_it_is(factor: float) -> None:
+    """The unit of the weights is the unit of the bound."""
+    instance = world(4)
+    jobs = tuple(job.replace(weight=job.weight * factor) for job in instance.jobs)
+    for name in ("weighted_jct", "tardiness"):
+        bounds = [proved(each, name) for each in (instance, instance.replace(jobs=jobs))]
+        assert bounds[1] == pytest.approx(factor * bounds[0], rel=0.05)
+
+
+def test_finer_prices_prove_no_less() -> None:
+    """Each grid goes on from the prices of the coarser one."""
+    data = slot_data(world(1))
+    lines: list[str] = []
+    start = np.zeros((8, 1))
+    rounds = iter(range(700))
+    raise_prices(data, start, None, 1e3, lambda: next(rounds, None) is None, lines.append)
+    found = [float(line.split()[-1]) for line in lines]
+    assert len(found) > 1
+    assert found == sorted(found)
