@@ -205,6 +205,16 @@ class PricesOfTime:
         length = self.edges[at + 1] - self.edges[at]
         return at, np.clip((moments - self.edges[at]) / length, 0.0, 1.0)
 
+    def _priced(self, prices: Array) -> Array:
+        """Return the cost of each way and start at prices, shape (N, starts)."""
+        total = np.hstack([np.zeros((len(prices), 1)), np.cumsum(prices, axis=1)])
+        (a, share_a), (b, share_b) = self._from, self._to
+        cost: Array = self.cost.copy()
+        for r, row in enumerate(prices):
+            paid = (total[r][b] + row[b] * share_b) - (total[r][a] + row[a] * share_a)
+            cost += self.pool.load[:, r, None] * paid
+        return cost
+
     def relaxed(self, prices: Array) -> tuple[float, Array]:
         """Return the least cost at prices of whole rows, shape (R, K), and the use of each.
 
@@ -213,13 +223,7 @@ class PricesOfTime:
         prices
             Of a row from one moment of the grid to the next, 0 or more.
         """
-        pool = self.pool
-        total = np.hstack([np.zeros((len(prices), 1)), np.cumsum(prices, axis=1)])
-        (a, share_a), (b, share_b) = self._from, self._to
-        cost = self.cost.copy()
-        for r, row in enumerate(prices):
-            paid = (total[r][b] + row[b] * share_b) - (total[r][a] + row[a] * share_a)
-            cost += pool.load[:, r, None] * paid
+        pool, cost = self.pool, self._priced(prices)
         at = cost.argmin(axis=1)
         ways = np.arange(len(at))
         least, chosen = pool.least(cost[ways, at])
@@ -229,6 +233,36 @@ class PricesOfTime:
         inside = np.minimum(end[:, None], edges[1:]) - np.maximum(start[:, None], edges[:-1])
         inside = np.maximum(inside, 0.0) / np.diff(edges)
         return math.fsum(least), pool.load[chosen].T @ inside
+
+    def starts_within(self, prices: Array, value: float) -> tuple[Array, Array]:
+        """Return between which starts each way can be in a schedule of at most a cost, (N,) each.
+
+        A way whose last start is before its first is in none (variable fixing by reduced costs).
+
+        Parameters
+        ----------
+        prices
+            As in `relaxed`.
+        value
+            The cost.
+        """
+        pool, order = self.pool, np.argsort(self.starts, axis=1, kind="stable")
+        cost = self._priced(prices)
+        least, _ = pool.least(cost.min(axis=1))
+        room = value + math.fsum(prices.ravel()) - math.fsum(least) + least[pool.job]
+        starts = np.take_along_axis(self.starts, order, axis=1)
+        # A sum of many terms rounds: what is at the edge stays.
+        able = np.take_along_axis(cost, order, axis=1) <= (room + 1e-9 * abs(value))[:, None]
+        last = starts.shape[1] - 1
+        # Between two starts the cost is linear: it may fall to the room before the first that has it.
+        first = np.maximum(able.argmax(axis=1) - 1, 0)
+        final = np.minimum(last - able[:, ::-1].argmax(axis=1) + 1, last)
+        at = np.arange(len(starts))
+        low, high = starts[at, first], starts[at, final]
+        # After the last moment of the grid time is free, and costs only rise.
+        high = np.where(able[:, last], np.inf, high)
+        none = ~able.any(axis=1)
+        return np.where(none, 1.0, low), np.where(none, 0.0, high)
 
     def bound(self, prices: Array) -> float:
         """Return what prices prove: no schedule costs less.

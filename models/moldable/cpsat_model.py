@@ -128,6 +128,9 @@ class Builder:
         Jobs whose way, placement and start are open; None for all.
     rows
         Rows that a free job may use beyond those it has, or None for all: the hosts of a part.
+    starts
+        First and last start of each way of each job, seconds, as far as better schedules may have
+        them; a way whose last is before its first is left out. None: no limits.
     """
 
     def __init__(
@@ -136,10 +139,11 @@ class Builder:
         plan: Plan | None = None,
         free: Sequence[int] | None = None,
         rows: frozenset[int] | None = None,
+        starts: Sequence[Sequence[tuple[float, float]]] | None = None,
     ) -> None:
         self.data, self.units, self.model = data, Units.of(data), cp_model.CpModel()
         self.free = list(range(data.num_jobs)) if free is None else list(free)
-        self._rows = rows
+        self._rows, self._starts = rows, starts
         self._last = self.units.down(data.end_of_all) // self.units.per_step + 1
         self._intervals: list[list[cp_model.IntervalVar]] = [[] for _ in data.rows]
         self._amounts: list[list[int]] = [[] for _ in data.rows]
@@ -175,8 +179,16 @@ class Builder:
         lengths = []
         for w, way in enumerate(data.ways[j]):
             hold, length = units.steps(way.hold_s), units.down(way.run_s)
+            low, high = first, self._last
+            if self._starts is not None:
+                least, most = self._starts[j][w]
+                if most < least:
+                    continue
+                low = max(first, units.down(least) // units.per_step)
+                if math.isfinite(most):
+                    high = min(high, units.up(most) // units.per_step + 1)
             chosen = model.new_bool_var(f"m[{j},{w}]")
-            own = model.new_int_var(first, self._last, f"s[{j},{w}]")
+            own = model.new_int_var(low, high, f"s[{j},{w}]")
             model.add(own == start).only_enforce_if(chosen)
             if latest is not None:
                 model.add(units.per_step * own + length <= latest).only_enforce_if(chosen)
@@ -189,7 +201,7 @@ class Builder:
                 if not self._allowed(j, placement):
                     continue
                 x = model.new_bool_var(f"x[{j},{w},{p}]")
-                s = model.new_int_var(first, self._last, f"s[{j},{w},{p}]")
+                s = model.new_int_var(low, high, f"s[{j},{w},{p}]")
                 model.add(s == own).only_enforce_if(x)
                 held = model.new_optional_fixed_size_interval_var(s, hold, x, f"i[{j},{w},{p}]")
                 for row, amount in placement.use if hold else ():

@@ -20,6 +20,8 @@ from alloc.models.moldable.serial import Plan, by_ways
 
 _TIMES = 8
 """Run times that allotments are made for: quantiles of all."""
+_PATIENCES, _KICK = 3, 4
+"""Times of patience without a better schedule, and moves at once where the search begins anew."""
 FIRST_TO_END = -1
 """In the place of a way: the one in which the job completes first."""
 
@@ -140,26 +142,37 @@ def improved_list(
     is_over
         Says whether time is up.
     patience
-        Moves without a gain after which it ends.
+        Moves without a gain after which some are made whatever they cost; after three times so many
+        without a better schedule it ends.
     """
     plan, order, way = best
-    value, idle = value_of(data, plan), 0
-    while idle < patience and not is_over():
-        idle += 1
+    value, idle, since = value_of(data, plan), 0, 0
+    top = (value, best)
+    while since < _PATIENCES * patience and not is_over():
+        idle, since = idle + 1, since + 1
         trial, ways = list(order), list(way)
-        kind = int(rng.integers(3))
-        a, b = int(rng.integers(len(order))), int(rng.integers(len(order)))
-        if kind == 0:
-            trial.insert(b, trial.pop(a))
-        elif kind == 1:
-            trial[a], trial[b] = trial[b], trial[a]
-        else:
-            ways[a] = int(rng.integers(-1, len(data.ways[a])))
+        for _ in range(_KICK if idle > patience else 1):
+            _move(data, trial, ways, rng)
         found = by_ways(data, trial, ways)
         new = value_of(data, found)
         # Ties are taken too: of the makespan most neighbours are ties.
-        if new <= value:
-            if new < value:
+        if new <= value or idle > patience:
+            if new < value or idle > patience:
                 idle = 0
             plan, order, way, value = found, trial, ways, new
-    return plan, order, way
+        if value < top[0]:
+            top, since = (value, (plan, order, way)), 0
+    return top[1]
+
+
+def _move(
+    data: MoldableData, order: list[int], way: list[int], rng: np.random.Generator
+) -> None:
+    """Reinsert a job, exchange two, or give one another way."""
+    a, b, kind = rng.integers(len(order)), rng.integers(len(order)), rng.integers(3)
+    if kind == 0:
+        order.insert(int(b), order.pop(int(a)))
+    elif kind == 1:
+        order[a], order[b] = order[b], order[a]
+    else:
+        way[a] = int(rng.integers(-1, len(data.ways[a])))

@@ -30,12 +30,13 @@ from alloc.solving.outcome import Outcome, Progress, Settings
 
 _SHARE = 0.94
 """Of the time for the search: the rest is for a last step of CP-SAT, and for the checker."""
-_LISTS, _BOUND, _WHOLE = 0.1, 0.35, 0.7
-"""By when the lists, the bound and CP-SAT on all jobs are over, as shares of the time."""
-_PATIENCE = 300
-"""Moves in a list without a gain: some seconds for hundreds of jobs."""
-_MAX_PLACEMENTS = 4000
-"""Placements of all jobs up to which CP-SAT gets the whole model."""
+_LISTS, _MOVES, _BOUND, _WHOLE = 0.1, 0.35, 0.55, 0.8
+"""By when the lists, moves in them, the bound and CP-SAT on all jobs end, as shares of the time."""
+_PATIENCE = 2000
+"""Moves in a list without a gain: a second for dozens of jobs."""
+_MAX_PLACEMENTS, _MAX_OF_SUMS = 4000, 200
+"""Placements of all jobs up to which CP-SAT gets the whole model: of sums of completions, of which
+its relaxation says little, far fewer."""
 _CELLS = 60_000
 """Ways times moments of the grid of prices: an evaluation takes some milliseconds."""
 _MIN_MOMENTS, _MAX_MOMENTS = 40, 240
@@ -119,6 +120,8 @@ class _Search:
         self.infeasible = False
         self.conflict: str | None = None
         self.bound, self.proof = self._alone(), "recomputed"
+        self._prices: tuple[PricesOfTime, Array, float] | None = None
+        self._peaks = 0.0
 
     bound: float
     proof: BoundProof
@@ -143,7 +146,10 @@ class _Search:
             return
         self._bounds()
         placements = sum(len(way.placements) for ways in self.data.ways for way in ways)
-        if placements <= _MAX_PLACEMENTS and not self.is_closed:
+        level = self.data.target.level
+        is_sum = level.jobs.rate.any() or level.jobs.late.any()
+        most = _MAX_OF_SUMS if is_sum and self.plan is not None else _MAX_PLACEMENTS
+        if placements <= most and not self.is_closed:
             self._whole()
         if self.plan is None or self.is_closed or self.infeasible:
             return
@@ -179,7 +185,7 @@ class _Search:
         self.report(f"lists: {self.value:g}, each job alone {self.bound:g}")
         if best is not None and not self.is_closed:
             rng = np.random.default_rng(self.settings.seed)
-            found = improved_list(self.data, best, rng, self._by(1.5 * _LISTS).time_is_up, _PATIENCE)
+            found = improved_list(self.data, best, rng, self._by(_MOVES).time_is_up, _PATIENCE)
             self._take(found[0])
             self.report(f"moves in the best list: {self.value:g}")
 
@@ -204,9 +210,10 @@ class _Search:
             least_peak(pool, peak, float(peak.at(ends).max()), solve) for peak in level.peaks
         ]
         alone = float(level.jobs.at(data.earliest_end).sum())
-        self._raise(alone + sum(peaks), "recomputed")
+        self._peaks = sum(peaks)
+        self._raise(alone + self._peaks, "recomputed")
         if level.jobs.rate.any() or level.jobs.late.any():
-            self._raise(self._priced(pool, end_s, brief) + sum(peaks), "recomputed")
+            self._raise(self._priced(pool, end_s, brief) + self._peaks, "recomputed")
         self.report(f"bounds in numpy: {self.bound:g}")
 
     def _priced(self, pool: Pool, end_s: float, brief: Settings) -> float:
@@ -226,12 +233,29 @@ class _Search:
         shape = (pool.load.shape[1], len(edges) - 1)
         found = raise_dual(priced.relaxed, shape, _VALUE, brief.time_is_up, lambda line: None)
         self.report(f"prices of time: {found.rounds} rounds on {shape[1]} intervals")
+        self._prices = (priced, found.prices, factor)
         return priced.bound(found.prices) / factor
+
+    def _starts(self) -> list[list[tuple[float, float]]] | None:
+        """Return the starts of each way that a better schedule may have; None without prices."""
+        if self._prices is None or not math.isfinite(self.value):
+            return None
+        priced, prices, factor = self._prices
+        low, high = priced.starts_within(prices, (self.value - self._peaks) * factor)
+        pairs = iter(zip(low.tolist(), high.tolist(), strict=True))
+        return [[next(pairs) for _ in ways] for ways in self.data.ways]
 
     def _whole(self) -> None:
         """Ask CP-SAT for all jobs at once."""
         brief = self._by(_WHOLE)
-        builder = Builder(self.data)
+        known, starts = self.value, self._starts()
+        if starts is not None:
+            left = sum(most >= least for own in starts for least, most in own)
+            self.report(f"prices leave {left} of {sum(map(len, self.data.ways))} ways")
+            if not all(any(most >= least for least, most in own) for own in starts):
+                self._raise(known, "recomputed")
+                return
+        builder = Builder(self.data, starts=starts)
         built = builder.built()
         assert isinstance(built.model, CpSatModel) and built.start is not None
         start = None if self.plan is None else built.start(self.plan.schedule(self.data))
@@ -252,11 +276,14 @@ class _Search:
             self._take(builder.plan_of_values(raw.values))
         if not self.data.is_complete:
             return
-        if raw.status == "infeasible" and self.plan is None:
+        if raw.status == "infeasible" and self.plan is not None:
+            self._raise(known, "claimed")  # no better schedule starts where a better one would
+        elif raw.status == "infeasible":
             self.infeasible = True
             self.conflict = (
                 "each job alone meets its deadline and the horizon, but the hosts do not let all of "
                 "them together; add hosts, drop jobs, or move the limits"
             )
-        if math.isfinite(raw.bound):
-            self._raise(raw.bound, "claimed")
+        elif math.isfinite(raw.bound):
+            # Where starts are limited, the bound is of the schedules better than the one known.
+            self._raise(min(raw.bound, known), "claimed")

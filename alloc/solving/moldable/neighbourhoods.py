@@ -21,14 +21,12 @@ from alloc.models.moldable.serial import Plan
 from alloc.solving.moldable.lists import value_of
 from alloc.solving.outcome import Settings
 
-_FIRST_SIZE, _MAX_SIZE, _MIN_SIZE = 10, 60, 4
+_FIRST_SIZE, _MAX_SIZE, _MIN_SIZE = 8, 60, 4
 """Jobs taken out: at first, at most, at least."""
-_STEP_S = 2.0
+_STEP_S = 1.0
 """Seconds for a step: one that takes longer had too many jobs."""
 _HOSTS = 4
 """Hosts whose jobs are taken out together, at most."""
-_MAX_PLACEMENTS = 1500
-"""Placements open in a step: more are slow to build."""
 
 
 class Neighbourhoods:
