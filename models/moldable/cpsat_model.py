@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 
 import numpy as np
 from ortools.sat.python import cp_model
@@ -20,7 +21,7 @@ from alloc.clock import check_time
 from alloc.formulation import BuiltModel, CpSatModel
 from alloc.models.malleable.costs import LevelCosts
 from alloc.models.malleable.cpsat_model import whole_multiples
-from alloc.models.moldable.data import Array, MoldableData, Placement, moldable_data
+from alloc.models.moldable.data import Array, MoldableData, Placement, Use, moldable_data
 from alloc.models.moldable.serial import Choice, Plan, by_choices, plan_of
 from alloc.objectives import Held
 from alloc.problems.allocation.instance import Instance
@@ -37,6 +38,8 @@ _ROUNDING = 1e-12
 """Relative distance from a whole number that is none: times are float products and quotients."""
 _MAX_RELEASES = 10
 """Releases from which the energy of the jobs is summed: the rows hold for any choice of them."""
+_MAX_ORDERED = 30
+"""Jobs of which every two get literals for who goes first: their number grows by the square."""
 HOST = "host"
 
 
@@ -101,16 +104,17 @@ class _Job:
     ----------
     start, end
         Start in steps, completion in units.
+    hold_end
+        End of the run, steps.
     ways
         Whether it runs in each way.
     taken
         For each way and placement allowed, whether it is taken.
-    release
-        Earliest start and its release in units.
     """
 
     start: cp_model.IntVar
     end: cp_model.LinearExprT
+    hold_end: cp_model.LinearExprT
     ways: list[cp_model.IntVar]
     taken: dict[Choice, cp_model.IntVar]
 
@@ -167,6 +171,8 @@ class Builder:
                 self.model.add_cumulative(intervals, [n // unit for n in amounts], capacity)
         if whole:
             self._pool(pooled)
+        if len(self.free) <= _MAX_ORDERED:
+            self._order()
 
     def _job(self, j: int, pooled: list[tuple[cp_model.IntervalVar, Array]]) -> _Job:
         data, model, units = self.data, self.model, self.units
@@ -176,7 +182,7 @@ class Builder:
         start = model.new_int_var(first, self._last, f"S[{j}]")
         ways: list[cp_model.IntVar] = []
         taken: dict[Choice, cp_model.IntVar] = {}
-        lengths = []
+        lengths, holds = [], []
         for w, way in enumerate(data.ways[j]):
             hold, length = units.steps(way.hold_s), units.down(way.run_s)
             low, high = first, self._last
@@ -212,9 +218,12 @@ class Builder:
             model.add(sum(here) == chosen)
             ways.append(chosen)
             lengths.append(length)
+            holds.append(hold)
         model.add_exactly_one(ways)
         length_var = sum(n * chosen for n, chosen in zip(lengths, ways, strict=True))
-        return _Job(start, units.per_step * start + length_var, ways, taken)
+        hold_var = sum(n * chosen for n, chosen in zip(holds, ways, strict=True))
+        end = units.per_step * start + length_var
+        return _Job(start, end, start + hold_var, ways, taken)
 
     def _allowed(self, j: int, placement: Placement) -> bool:
         if self._rows is not None and not all(row in self._rows for row, _ in placement.use):
@@ -235,6 +244,35 @@ class Builder:
                     held = self.model.new_fixed_size_interval_var(start, hold, f"f[{j},{row}]")
                     self._intervals[row].append(held)
                     self._amounts[row].append(amount)
+
+    def _order(self) -> None:
+        """Add who of two goes first where they may not run side by side.
+
+        A cumulative implies it, but without these literals a search moves a start on unit by unit.
+        """
+        units, model, data = self.units, self.model, self.data
+        for j, k in combinations(self.free, 2):
+            both = [
+                (x, y)
+                for (w, p), x in self.jobs[j].taken.items()
+                for (v, q), y in self.jobs[k].taken.items()
+                if _clash(
+                    data.ways[j][w].placements[p].use, data.ways[k][v].placements[q].use, data
+                )
+            ]
+            if not both:
+                continue
+            first, second = self.jobs[j], self.jobs[k]
+            before = model.new_bool_var(f"b[{j},{k}]")
+            after = model.new_bool_var(f"b[{k},{j}]")
+            model.add(first.hold_end <= second.start).only_enforce_if(before)
+            model.add(second.hold_end <= first.start).only_enforce_if(after)
+            model.add_at_most_one(before, after)
+            if len(both) == len(first.taken) * len(second.taken):
+                model.add_bool_or(before, after)
+                continue
+            for x, y in both:
+                model.add_bool_or(~x, ~y, before, after)
 
     def _pool(self, pooled: list[tuple[cp_model.IntervalVar, Array]]) -> None:
         """Add the pooled rows, which the others imply, and which make the bound."""
@@ -464,6 +502,12 @@ class Symmetry:
             found = (q for q, other in enumerate(placements) if _signature(other, None) == wanted)
             choice.append((w, next(found, p)))
         return Plan(choice, plan.start, plan.completion)
+
+
+def _clash(first: Use, second: Use, data: MoldableData) -> bool:
+    """Return whether two uses together are more than some row has."""
+    taken = dict(first)
+    return any(taken.get(row, 0) + n > data.capacity[row] for row, n in second if row in taken)
 
 
 def _signature(placement: Placement, named: Mapping[str, str] | None) -> frozenset[object]:

@@ -158,6 +158,8 @@ class _Search:
             around.run(lambda value: is_within(value, min(self.bound, value), OPTIMALITY_GAP / 2))
         finally:
             self._take(around.plan)
+            if self.data.is_complete:
+                self._raise(around.bound, "claimed")
             self.report(f"{around.steps} neighbourhoods: {self.value:g}")
 
     def _take(self, plan: Plan | None) -> None:

@@ -9,6 +9,7 @@ ICAPS 2005 (windows of time).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -46,6 +47,7 @@ class Neighbourhoods:
         self.data, self.plan, self.settings = data, plan, settings
         self.value = value_of(data, plan)
         self.steps = 0
+        self.bound = -math.inf
         self._rng = np.random.default_rng(settings.seed)
         self._size = min(_FIRST_SIZE, data.num_jobs)
         hosts = data.instance.topology.hosts
@@ -64,11 +66,14 @@ class Neighbourhoods:
             Says of a value whether the search may end.
         """
         while not self.settings.time_is_up() and not is_good(self.value):
-            if self.step() and self._size == self.data.num_jobs:
-                return  # all jobs were open, and what CP-SAT calls the best is here
+            if self.step():
+                return
 
     def step(self) -> bool:
-        """Take some jobs out and put them back; return whether CP-SAT finished the step."""
+        """Take some jobs out and put them back; return whether that proved the best of all.
+
+        All jobs were open then, on all hosts, and `bound` has what CP-SAT says.
+        """
         self.steps += 1
         free, rows = self._draw()
         builder = Builder(self.data, self.plan, free, rows)
@@ -97,7 +102,11 @@ class Neighbourhoods:
             # Ties are taken too: they move the search on.
             if value <= self.value:
                 self.plan, self.value = found, value
-        return finished
+        everything = len(free) == self.data.num_jobs and rows is None
+        if not everything or raw.status != "optimal":
+            return False
+        self.bound = raw.bound
+        return True
 
     def _draw(self) -> tuple[list[int], frozenset[int] | None]:
         """Return jobs to take out, and the rows that they may use; None for all."""
