@@ -190,7 +190,7 @@ def best_ends(instance: Instance) -> list[Ends]:
         for j in jobs
     ]
     found: set[Ends] = set()
-    seen: set[frozenset[tuple[int, Held]]] = set()
+    seen: set[frozenset[tuple[int, Held, float]]] = set()
 
     def fits(runs: list[Held], start: float, end: float, use: tuple[tuple[object, int], ...]) -> bool:
         moments = [start, *(a for a, _, _ in runs if start < a < end)]
@@ -202,7 +202,7 @@ def best_ends(instance: Instance) -> list[Ends]:
         return True
 
     def put(placed: dict[int, Held], ends: dict[int, float]) -> None:
-        key = frozenset(placed.items())
+        key = frozenset((j, held, ends[j]) for j, held in placed.items())
         if key in seen:
             return
         seen.add(key)

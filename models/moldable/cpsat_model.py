@@ -370,17 +370,21 @@ class Builder:
             terms.append(z)
         return sum(terms), unit_s / factor, constant
 
-    def built(self, before: Plan | None = None) -> BuiltModel:
+    def built(self, before: Plan | None = None, most: float = math.inf) -> BuiltModel:
         """Return the model with its objective and the way back to a schedule.
 
         Parameters
         ----------
         before
             The plan of the jobs that are not free.
+        most
+            Value that a schedule has: no worse one is sought.
         """
         data, target = self.data, self.data.target
         value, unit, constant = self.level(target.level, before)
         self.model.minimize(value)
+        if math.isfinite(most):
+            self.model.add(value <= math.ceil((most - constant) / unit))
         for level, limit in target.held:
             kept, size, fixed = self.level(level, before)
             self.model.add(kept <= math.floor((limit - fixed) / size))

@@ -32,8 +32,8 @@ _SHARE = 0.94
 """Of the time for the search: the rest is for a last step of CP-SAT, and for the checker."""
 _LISTS, _MOVES, _BOUND, _WHOLE = 0.1, 0.35, 0.55, 0.8
 """By when the lists, moves in them, the bound and CP-SAT on all jobs end, as shares of the time."""
-_PATIENCE = 2000
-"""Moves in a list without a gain: a second for dozens of jobs."""
+_PATIENCE, _PATIENCE_SQUARE = 2000, 20
+"""Moves in a list without a gain, a second for dozens of jobs, and for each pair of few jobs."""
 _MAX_PLACEMENTS, _MAX_OF_SUMS = 4000, 200
 """Placements of all jobs up to which CP-SAT gets the whole model: of sums of completions, of which
 its relaxation says little, far fewer."""
@@ -187,7 +187,8 @@ class _Search:
         self.report(f"lists: {self.value:g}, each job alone {self.bound:g}")
         if best is not None and not self.is_closed:
             rng = np.random.default_rng(self.settings.seed)
-            found = improved_list(self.data, best, rng, self._by(_MOVES).time_is_up, _PATIENCE)
+            patience = min(_PATIENCE, _PATIENCE_SQUARE * self.data.num_jobs**2)
+            found = improved_list(self.data, best, rng, self._by(_MOVES).time_is_up, patience)
             self._take(found[0])
             self.report(f"moves in the best list: {self.value:g}")
 
@@ -258,9 +259,9 @@ class _Search:
                 self._raise(known, "recomputed")
                 return
         builder = Builder(self.data, starts=starts)
-        built = builder.built()
-        assert isinstance(built.model, CpSatModel) and built.start is not None
-        start = None if self.plan is None else built.start(self.plan.schedule(self.data))
+        # No hint: CP-SAT, alone with one, goes on along it and proves nothing.
+        built = builder.built(most=self.value)
+        assert isinstance(built.model, CpSatModel)
         if brief.time_is_up():
             return
         raw: RawResult = cpsat.solve(
@@ -270,7 +271,6 @@ class _Search:
                 self.settings.seed,
                 self.settings.workers,
                 OPTIMALITY_GAP / 4,
-                start,
             ),
         )
         self.report(f"CP-SAT on all jobs: {raw.native_status}, bound {raw.bound:g}")
