@@ -30,8 +30,9 @@ from alloc.solving.outcome import Outcome, Progress, Settings
 
 _SHARE = 0.94
 """Of the time for the search: the rest is for a last step of CP-SAT, and for the checker."""
-_LISTS, _MOVES, _BOUND, _WHOLE = 0.1, 0.35, 0.55, 0.8
-"""By when the lists, moves in them, the bound and CP-SAT on all jobs end, as shares of the time."""
+_LISTS, _MOVES, _MOVES_OF_PEAKS, _BOUND, _WHOLE = 0.1, 0.35, 0.2, 0.55, 0.8
+"""By when lists, moves in them (of peaks fewer: most are ties), the bound and CP-SAT on all jobs
+end, as shares of the time."""
 _PATIENCE, _PATIENCE_SQUARE = 2000, 20
 """Moves in a list without a gain, a second for dozens of jobs, and for each pair of few jobs."""
 _MAX_PLACEMENTS, _MAX_OF_SUMS = 4000, 200
@@ -131,6 +132,12 @@ class _Search:
         return self.data.target.level.value(self.data.earliest_end)
 
     @property
+    def _is_sum(self) -> bool:
+        """Whether completions of single jobs count, and not the peak of all alone."""
+        costs = self.data.target.level.jobs
+        return bool(costs.rate.any() or costs.late.any())
+
+    @property
     def is_closed(self) -> bool:
         """Whether the best schedule is as good as the bound."""
         return self.plan is not None and is_within(
@@ -146,9 +153,7 @@ class _Search:
             return
         self._bounds()
         placements = sum(len(way.placements) for ways in self.data.ways for way in ways)
-        level = self.data.target.level
-        is_sum = level.jobs.rate.any() or level.jobs.late.any()
-        most = _MAX_OF_SUMS if is_sum and self.plan is not None else _MAX_PLACEMENTS
+        most = _MAX_OF_SUMS if self._is_sum and self.plan is not None else _MAX_PLACEMENTS
         if placements <= most and not self.is_closed:
             self._whole()
         if self.plan is None or self.is_closed or self.infeasible:
@@ -187,8 +192,9 @@ class _Search:
         self.report(f"lists: {self.value:g}, each job alone {self.bound:g}")
         if best is not None and not self.is_closed:
             rng = np.random.default_rng(self.settings.seed)
+            brief = self._by(_MOVES if self._is_sum else _MOVES_OF_PEAKS)
             patience = min(_PATIENCE, _PATIENCE_SQUARE * self.data.num_jobs**2)
-            found = improved_list(self.data, best, rng, self._by(_MOVES).time_is_up, patience)
+            found = improved_list(self.data, best, rng, brief.time_is_up, patience)
             self._take(found[0])
             self.report(f"moves in the best list: {self.value:g}")
 
@@ -215,7 +221,7 @@ class _Search:
         alone = float(level.jobs.at(data.earliest_end).sum())
         self._peaks = sum(peaks)
         self._raise(alone + self._peaks, "recomputed")
-        if level.jobs.rate.any() or level.jobs.late.any():
+        if self._is_sum:
             self._raise(self._priced(pool, end_s, brief) + self._peaks, "recomputed")
         self.report(f"bounds in numpy: {self.bound:g}")
 
