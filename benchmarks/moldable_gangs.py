@@ -47,7 +47,8 @@ PROMISES = {
     "gangs-moldable/05": Promise(0.05, 60.0),
     "gangs-moldable/06": Promise(0.08, 300.0),
 }
-"""12 gangs on 2 hosts, 24 on 4, 64 on 8, 500 on 64; two GPU types and arrivals: 24 on 4, 64 on 8."""
+"""12 gangs on 2 hosts, 24 on 4, 64 on 8, 500 on 64; two GPU types and arrivals: 24 on 4, 64 on
+8."""
 OBJECTIVES = ("makespan", "weighted_jct")
 
 
@@ -86,13 +87,18 @@ def main(argv: Sequence[str] | None = None) -> int:
                 flush=True,
             )
             verdicts.append(
-                Verdict(f"{name} {objective} to {promise.gap:.2g}", f"{gap:.3%}", gap <= promise.gap)
+                Verdict(
+                    f"{name} {objective} to {promise.gap:.2g}", f"{gap:.3%}", gap <= promise.gap
+                )
             )
             if arguments.times:
                 plain = solve_plainly(
                     instance, objective, seconds * arguments.times, arguments.workers
                 )
-                print(f"  plain CP-SAT: {plain.objective:.7g}, bound {plain.bound:.7g}, gap {plain.gap:.3%}")
+                print(
+                    f"  plain CP-SAT: {plain.objective:.7g}, bound {plain.bound:.7g}, "
+                    f"gap {plain.gap:.3%}"
+                )
                 verdicts.append(
                     Verdict(
                         f"{name} {objective} never worse than a plain model",

@@ -119,8 +119,8 @@ def solve_bound(instance: Instance, settings: Settings, start: Schedule | None =
             instance.name,
             instance.fingerprint,
             None,
-            error='the bound of "moldable" is of schedules in which each job runs once, and some jobs '
-            'may pause or change their configuration; take formulation "malleable".',
+            error='the bound of "moldable" is of schedules in which each job runs once, and some '
+            'jobs may pause or change their configuration; take formulation "malleable".',
         )
     try:
         result = solve(

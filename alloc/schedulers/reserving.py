@@ -1,7 +1,7 @@
 """Reservations for every waiting job: conservative backfilling, and lists that look ahead.
 
-Nothing that runs is touched, also in slots. Reservations are made anew at each decision, with the run
-times as known then.
+Nothing that runs is touched, also in slots. Reservations are made anew at each decision, with the
+run times as known then.
 
 References
 ----------
@@ -105,17 +105,13 @@ class Reservations:
                 continue
             pool.release(configuration, tasks)
             later = (
-                own.start_s
-                for own in self._held
-                if start_s < own.start_s < start_s + length_s
+                own.start_s for own in self._held if start_s < own.start_s < start_s + length_s
             )
             if all(self._pool(moment).fits(configuration, tasks) for moment in sorted(set(later))):
                 return Reservation(view, start_s, pool), tasks
         return None
 
-    def now(
-        self, view: JobView, configuration: Configuration
-    ) -> tuple[TaskPlacement, ...] | None:
+    def now(self, view: JobView, configuration: Configuration) -> tuple[TaskPlacement, ...] | None:
         """Return hosts that are free for a job now, whatever comes later; None for none.
 
         Parameters
@@ -131,9 +127,7 @@ class Reservations:
             pool.release(configuration, tasks)
         return tasks
 
-    def keep(
-        self, reserved: Reservation, choice: int, tasks: tuple[TaskPlacement, ...]
-    ) -> bool:
+    def keep(self, reserved: Reservation, choice: int, tasks: tuple[TaskPlacement, ...]) -> bool:
         """Hold what a job has reserved, and start it if its time is now; return whether it did.
 
         Parameters

@@ -1,7 +1,7 @@
 """Moldable gangs as a CP-SAT model that one writes in an hour: an interval a task, way and node.
 
-No energies, no order of pairs, no symmetry of nodes, no schedule to start from. Starts of a task are
-tied to those of its ways, each way with a start of its own, as CP-SAT's cumulative wants it.
+No energies, no order of pairs, no symmetry of nodes, no schedule to start from. Starts of a task
+are tied to those of its ways, each way with a start of its own, as CP-SAT's cumulative wants it.
 """
 
 from __future__ import annotations

@@ -192,7 +192,9 @@ def best_ends(instance: Instance) -> list[Ends]:
     found: set[Ends] = set()
     seen: set[frozenset[tuple[int, Held, float]]] = set()
 
-    def fits(runs: list[Held], start: float, end: float, use: tuple[tuple[object, int], ...]) -> bool:
+    def fits(
+        runs: list[Held], start: float, end: float, use: tuple[tuple[object, int], ...]
+    ) -> bool:
         moments = [start, *(a for a, _, _ in runs if start < a < end)]
         for what, amount in use:
             room = _capacity(instance, what) - amount
@@ -218,7 +220,9 @@ def best_ends(instance: Instance) -> list[Ends]:
                 start = next(s for s in starts if fits(runs, s, s + hold_s, use))
                 if start + run_s > limit[j] * (1 + 1e-12):
                     continue
-                end = start + hold_s if slot_s is None else round((start + hold_s) / slot_s) * slot_s
+                end = (
+                    start + hold_s if slot_s is None else round((start + hold_s) / slot_s) * slot_s
+                )
                 put({**placed, j: (start, end, use)}, {**ends, j: start + run_s})
 
     put({}, {})
@@ -258,7 +262,11 @@ def _value(instance: Instance, level: str, ends: Ends) -> float:
         elif name == "makespan":
             value = max(ends)
         elif name == "tardiness":
-            late = [(job.weight, end - job.due_date_s) for job, end in jobs if job.due_date_s is not None]
+            late = [
+                (job.weight, end - job.due_date_s)
+                for job, end in jobs
+                if job.due_date_s is not None
+            ]
             value = sum(weight * over for weight, over in late if over > 1e-12 * max(ends))
         else:
             value = max((end - job.arrival_s) / job.min_run_s for job, end in jobs)

@@ -1,7 +1,7 @@
 """Gangs in continuous time: a queue that a scheduler orders, and its optimum.
 
-Rigid ones with the sizes and durations of traces; moldable ones that choose GPUs and GPU type, as in
-Saturn's joint choice of parallelism, GPUs, node and start.
+Rigid ones with the sizes and durations of traces; moldable ones that choose GPUs and GPU type, as
+in Saturn's joint choice of parallelism, GPUs, node and start.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import numpy as np
 
 from alloc.instances.generators import PHILLY_GPUS, PHILLY_RUN_S, generate_gangs
 from alloc.instances.recipes import RecipeFamily
-from alloc.instances.recipes.elastic import size
 from alloc.instances.recipes.draws import below, between
+from alloc.instances.recipes.elastic import size
 from alloc.instances.recipes.mixes import ITP_GPUS, ITP_RUN_S, ITP_SOURCE
 from alloc.problems.allocation.instance import Instance
 from alloc.topology import Host, HostType, Topology

@@ -3,8 +3,9 @@ r"""F3 Moldable gangs: each job runs once, in one configuration, on hosts that i
 Which configuration and which hosts does each job get, and when does it start? Rigid and moldable
 gangs on hosts, pools and GPU types, in continuous time or on slots, with release dates, deadlines,
 quotas and due dates. Saturn's joint choice of parallelism, GPUs, node and start (SPASE) is the case
-``within="host"`` with all jobs there at the start. Jobs that may pause or change their configuration
-are asked to run through like all others: schedules that let them pause may be better (F2).
+``within="host"`` with all jobs there at the start. Jobs that may pause or change their
+configuration are asked to run through like all others: schedules that let them pause may be better
+(F2).
 
 Sets
 ----
@@ -24,7 +25,8 @@ p_jm
 h_jm
     Time for which the mode is held: p_jm, or in slots the least multiple of the slot from p_jm on.
 a_j, d_j
-    Arrival (or the start of the next slot); latest completion (deadline, horizon), infinite if none.
+    Arrival (or the start of the next slot); latest completion (deadline, horizon), infinite if
+    none.
 u_jmr, B_r
     Use of row r by mode m; its capacity.
 
@@ -39,8 +41,8 @@ C_j = S_j + sum_m p_jm x_jm
 
 Objective
 ---------
-min sum_j f_j(C_j) + sum_k max_j g_kj(C_j), for weighted and mean JCT, tardiness, makespan, slowdown,
-weighted sums and levels of them, exactly as in F2 (`alloc.models.malleable`).
+min sum_j f_j(C_j) + sum_k max_j g_kj(C_j), for weighted and mean JCT, tardiness, makespan,
+slowdown, weighted sums and levels of them, exactly as in F2 (`alloc.models.malleable`).
 
 Constraints
 -----------
@@ -56,7 +58,7 @@ that n jobs can reach.
 
 Pyomo, in slots: x_jmt binary, job j starts in slot t in mode m,
 
-    (C1) sum_mt x_jmt = 1,    (C2) sum_jm sum_{t - h_jm < t' <= t} u_jmr x_jmt' <= B_r  for all t, r.
+    (C1) sum_mt x_jmt = 1,   (C2) sum_jm sum_{t - h_jm < t' <= t} u_jmr x_jmt' <= B_r for all t, r.
 
 Pyomo, in continuous time: flows of capacity from job to job (Artigues, Michelon, Reusser, 2003).
 y_jk = 1 if j is over when k starts, f_jkr >= 0 what k takes over from j of row r; 0 is a source and
@@ -64,8 +66,6 @@ a sink with all capacity.
 
     (C2) S_k >= S_j + sum_m h_jm x_jm - M (1 - y_jk),   f_jkr <= min(U_jr, U_kr) y_jk,
          sum_k f_jkr = sum_k f_kjr = sum_m u_jmr x_jm,   sum_k f_0kr <= B_r.
-
-Saturn's own program (`saturn`, for comparison) orders jobs GPU by GPU with big numbers instead.
 
 Size: sum_j |M_j| binaries and intervals; |R| cumulatives.
 

@@ -1,14 +1,15 @@
-"""Bounds of F3 that are evaluated in numpy: any prices and multipliers prove one, found how they may.
+"""Bounds of F3 that are evaluated in numpy: any prices and multipliers prove one.
 
 Both look at the pooled rows only - the resources of the cluster and of each GPU type, quotas, and
 rows of dual feasible functions - so they hold wherever gangs stand, and in slots as without them.
 
 Prices of time
-    With prices ``lambda_r(t) >= 0``, constant between the moments of a grid, every schedule costs at
-    least ``sum_j min over ways and starts [f_j(S + p) + sum_r use_r (Lambda_r(S + h) - Lambda_r(S))]
-    - sum_r B_r Lambda_r(end)``, with Lambda the integral of lambda. Between the moments at which
-    start or end of a run pass the grid, or its completion the due date, that is a linear function of
-    the start S, so its minimum is at one of them: nothing is rounded in continuous time.
+    With prices ``lambda_r(t) >= 0``, constant between the moments of a grid, every schedule costs
+    at least ``sum_j min over ways and starts [f_j(S + p) + sum_r use_r (Lambda_r(S + h) -
+    Lambda_r(S))] - sum_r B_r Lambda_r(end)``, with Lambda the integral of lambda. Between the
+    moments at which start or end of a run pass the grid, or its completion the due date, that is a
+    linear function of the start S, so its minimum is at one of them: nothing is rounded in
+    continuous time.
 
 Energy
     If all jobs keep deadlines, then for multipliers mu of rows r in windows [a, b] with
@@ -20,9 +21,9 @@ References
 ----------
 Baptiste, Le Pape, Nuijten, Annals of OR 92 (1999) (energetic reasoning). Fekete, Schepers, "New
 classes of fast lower bounds for bin packing problems", Math. Programming 91 (2001) (dual feasible
-functions). Turek, Wolf, Yu, "Approximate algorithms for scheduling parallelizable tasks", SPAA 1992;
-Ludwig, Tiwari, "Scheduling malleable and nonmalleable parallel tasks", SODA 1994 (areas of the least
-allotments that keep a deadline). Dyer, Wolsey, DAM 26 (1990) (prices of time).
+functions). Turek, Wolf, Yu, "Approximate algorithms for scheduling parallelizable tasks", SPAA
+1992; Ludwig, Tiwari, "Scheduling malleable and nonmalleable parallel tasks", SODA 1994 (areas of
+the least allotments that keep a deadline). Dyer, Wolsey, DAM 26 (1990) (prices of time).
 """
 
 from __future__ import annotations
@@ -133,7 +134,9 @@ def _dual_feasible(data: MoldableData, ways: list[tuple[int, Way]]) -> Iterator[
         whole, among = sizes.pop(), set(hosts)
         parts: list[list[tuple[int, ...]]] = []
         for j, way in ways:
-            groups = {g.role: g for g in data.instance.jobs[j].configurations[way.configuration].tasks}
+            groups = {
+                g.role: g for g in data.instance.jobs[j].configurations[way.configuration].tasks
+            }
             found = set()
             for placement in way.placements:
                 own: dict[int, int] = {}
@@ -191,7 +194,9 @@ class PricesOfTime:
             ]
         )
         # Beyond either end the nearest start that is allowed stands for all.
-        starts = np.minimum(np.maximum(starts, release[:, None]), np.maximum(last, release)[:, None])
+        starts = np.minimum(
+            np.maximum(starts, release[:, None]), np.maximum(last, release)[:, None]
+        )
         self.starts = starts
         end = starts + pool.run[:, None]
         j = pool.job
@@ -256,7 +261,7 @@ class PricesOfTime:
         # A sum of many terms rounds: what is at the edge stays.
         able = np.take_along_axis(cost, order, axis=1) <= (room + 1e-9 * abs(value))[:, None]
         last = starts.shape[1] - 1
-        # Between two starts the cost is linear: it may fall to the room before the first that has it.
+        # Between two starts the cost is linear: it may fall to the room before the first able one.
         first = np.maximum(able.argmax(axis=1) - 1, 0)
         final = np.minimum(last - able[:, ::-1].argmax(axis=1) + 1, last)
         at = np.arange(len(starts))

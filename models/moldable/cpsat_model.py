@@ -1,10 +1,11 @@
 """F3 in CP-SAT: optional intervals, each mode with a start of its own, and a cumulative for a row.
 
-Times become whole numbers by rounding *down*, which keeps every schedule: of jobs one after the other
-``floor(S_i) + floor(p_i) <= floor(S_i + p_i) <= floor(S_k)``, and jobs that then overlap in pairs have
-a moment in common. So the model is a relaxation whatever the unit, its bound holds as it stands, and
-nothing overflows: the unit grows with the times. It is a power of two, so that times which are whole
-multiples of one stay exact. The schedule is built again in seconds from the order of the starts.
+Times become whole numbers by rounding *down*, which keeps every schedule: of jobs one after the
+other ``floor(S_i) + floor(p_i) <= floor(S_i + p_i) <= floor(S_k)``, and jobs that then overlap in
+pairs have a moment in common. So the model is a relaxation whatever the unit, its bound holds as it
+stands, and nothing overflows: the unit grows with the times. It is a power of two, so that times
+which are whole multiples of one stay exact. The schedule is built again in seconds from the order
+of the starts.
 """
 
 from __future__ import annotations
@@ -27,13 +28,13 @@ from alloc.objectives import Held
 from alloc.problems.allocation.instance import Instance
 from alloc.problems.allocation.solution import Schedule
 
-_MAX_TIME = 2**32
+_MAX_TIME = 2**30
 """Units of time at most: an optimum is called one at 1e-6, and a chain of hundreds of jobs loses
 hundreds of units."""
 _MAX_SUM = 2**59
 """Of the objective: CP-SAT counts in 64 bits."""
-_MAX_WEIGHT = 2**20
-"""Largest whole cost of a unit of time: what rounding takes off is then a millionth."""
+_MAX_WEIGHT = 2**26
+"""Largest whole cost of a unit of time: what rounding takes off is far less than a millionth."""
 _ROUNDING = 1e-12
 """Relative distance from a whole number that is none: times are float products and quotients."""
 _MAX_RELEASES = 10
@@ -250,7 +251,7 @@ class Builder:
 
         A cumulative implies it, but without these literals a search moves a start on unit by unit.
         """
-        units, model, data = self.units, self.model, self.data
+        model, data = self.model, self.data
         for j, k in combinations(self.free, 2):
             both = [
                 (x, y)

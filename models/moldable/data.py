@@ -1,8 +1,8 @@
 """The data of F3: for each job the ways it can run, and for each way the placements on hosts.
 
-Capacity is a list of rows - a resource of a host, a resource of the cluster, the quota of a tenant -
-and a placement takes amounts of some of them from the start of the job to its end. So all models see
-one thing: which placement does each job take, and when does it start?
+Capacity is a list of rows - a resource of a host, a resource of the cluster, the quota of a tenant
+- and a placement takes amounts of some of them from the start of the job to its end. So all models
+see one thing: which placement does each job take, and when does it start?
 """
 
 from __future__ import annotations
@@ -198,7 +198,10 @@ def moldable_data(
         ways.append(_ways(instance, job, pool, table, whole))
     slot_s = instance.slot_s
     release = np.array(
-        [j.arrival_s if slot_s is None else _slots(j.arrival_s, slot_s) * slot_s for j in instance.jobs]
+        [
+            j.arrival_s if slot_s is None else _slots(j.arrival_s, slot_s) * slot_s
+            for j in instance.jobs
+        ]
     )
     horizon = math.inf if instance.horizon_s is None else instance.horizon_s
     own = [math.inf if job.deadline_s is None else job.deadline_s for job in instance.jobs]
@@ -270,7 +273,9 @@ class _Rows:
         key = (id(configuration), tenant)
         if key not in self._listed:
             found = [
-                Placement(self._tasks(configuration, counts), self._use(configuration, counts, tenant))
+                Placement(
+                    self._tasks(configuration, counts), self._use(configuration, counts, tenant)
+                )
                 for counts in self._counts(configuration)
             ]
             self._listed[key] = tuple(found)
@@ -347,7 +352,7 @@ def _ways(
         if whole and not table.is_complete:
             raise UnsupportedFeatureError(
                 f'job "{job.id}": configuration {c} can be put on hosts in more than '
-                f"{_MAX_PLACEMENTS} ways, which the models of family \"moldable\" do not list; set "
+                f'{_MAX_PLACEMENTS} ways, which the models of family "moldable" do not list; set '
                 'within="host" or take backend "auto".'
             )
         run_s = restart_s + job.work_left / job.configurations[c].rate
@@ -363,13 +368,17 @@ def _ways(
     return tuple(ways)
 
 
-def _splits(topology: Topology, configuration: Configuration) -> Iterator[dict[tuple[int, int], int]]:
+def _splits(
+    topology: Topology, configuration: Configuration
+) -> Iterator[dict[tuple[int, int], int]]:
     """Yield every way to put the tasks of a configuration on the empty hosts."""
     for hosts in _domains(topology, configuration):
         free = {h: topology.capacity[h].copy() for h in hosts}
         for h in hosts:
             free[h][list(topology.cluster_columns)] = np.iinfo(np.int64).max // 2
-        yield from _deal(topology, configuration, hosts, 0, 0, configuration.tasks[0].count, free, {})
+        yield from _deal(
+            topology, configuration, hosts, 0, 0, configuration.tasks[0].count, free, {}
+        )
 
 
 def _deal(
@@ -410,7 +419,9 @@ def _deal(
             free[h] += count * demand
 
 
-def _in_turn(topology: Topology, configuration: Configuration) -> Iterator[dict[tuple[int, int], int]]:
+def _in_turn(
+    topology: Topology, configuration: Configuration
+) -> Iterator[dict[tuple[int, int], int]]:
     """Yield a placement from each host on: the hosts are filled up in turn."""
     for hosts in _domains(topology, configuration):
         for first in range(len(hosts)):

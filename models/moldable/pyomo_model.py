@@ -20,8 +20,8 @@ from alloc.problems.allocation.instance import Instance
 from alloc.problems.allocation.solution import Schedule
 
 _SPAN = 1000.0
-"""Of all times in continuous time, in the model's units: what a solver's tolerance of 1e-6 leaves of
-a big number is then a billionth."""
+"""Of all times in continuous time, in the model's units: what a solver's tolerance of 1e-6 leaves
+of a big number is then a billionth."""
 Mode = tuple[int, int, int]
 """Job, way, placement."""
 
@@ -80,7 +80,8 @@ Drawn = tuple[
     Callable[[int], Any],
     float,
 ]
-"""How to read modes and starts of the jobs off the values, the variables, completions, their unit."""
+"""How to read modes and starts of the jobs off the values, the variables, completions, their
+unit."""
 
 
 def _in_slots(data: MoldableData, model: TimedModel) -> Drawn:
@@ -89,7 +90,11 @@ def _in_slots(data: MoldableData, model: TimedModel) -> Drawn:
     assert slot_s is not None
     last = math.ceil(data.end_of_all / slot_s)
     release = [round(float(r) / slot_s) for r in data.release]
-    hold = {(j, w): round(way.hold_s / slot_s) for j, ways in enumerate(data.ways) for w, way in enumerate(ways)}
+    hold = {
+        (j, w): round(way.hold_s / slot_s)
+        for j, ways in enumerate(data.ways)
+        for w, way in enumerate(ways)
+    }
     keys = [
         (j, w, p, t)
         for j, w, p in model.M
@@ -253,5 +258,8 @@ def _name(data: MoldableData, model: TimedModel) -> None:
         named[jobs[j].id, options[j][way.configuration], hosts, *key[3:]] = model.x[key]
     slots = ", slot from 0" if data.instance.slot_s is not None else ""
     name_variables(
-        model, "run", named, f"job, configuration, hosts{slots}: whether it runs so, and starts then"
+        model,
+        "run",
+        named,
+        f"job, configuration, hosts{slots}: whether it runs so, and starts then",
     )

@@ -1,4 +1,4 @@
-"""Serial schedule generation: jobs in a given order, each as early as the ones before it leave room.
+"""Serial schedule generation: jobs in an order, each as early as those before it leave room.
 
 Every schedule that no job can be moved forward in alone (an *active* one) comes of some order, and
 for objectives that never gain by a later completion one of them is optimal.

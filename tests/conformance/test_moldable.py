@@ -129,7 +129,9 @@ def test_run_times_that_differ_by_a_billion_prove_nothing_false() -> None:
 
 
 def test_weights_that_differ_by_a_billion_prove_nothing_false() -> None:
-    jobs = tuple(gang(f"j{n}", (rigid_gang(2),), 10.0 + n, weight=10.0 ** (3 * n)) for n in range(4))
+    jobs = tuple(
+        gang(f"j{n}", (rigid_gang(2),), 10.0 + n, weight=10.0 ** (3 * n)) for n in range(4)
+    )
     instance = Instance("weights", boxes(1, 2), jobs)
     measure = alloc.objectives.objective("weighted_jct")
     best = min(measure.of_completions(jobs, ends) for ends in best_ends(instance))
@@ -145,7 +147,9 @@ def test_an_answer_is_never_worse_than_its_start() -> None:
     start = by_ways(data, range(8), [0] * 8).schedule(data)
     before = alloc.objectives.objective("weighted_jct").evaluate(instance, start)
     limits = alloc.Limits(seconds=0.05)
-    result = alloc.solve(instance, "moldable", objective="weighted_jct", limits=limits, warm_start=start)
+    result = alloc.solve(
+        instance, "moldable", objective="weighted_jct", limits=limits, warm_start=start
+    )
     assert result.objective is not None
     assert result.objective <= before
 
@@ -173,7 +177,7 @@ def test_deadlines_that_cannot_all_be_kept_are_infeasible() -> None:
 def test_what_is_not_modelled_is_refused_with_the_cure() -> None:
     share = Configuration((TaskGroup("worker", 1, 500),), 1.0)
     instance = Instance("shares", boxes(1), (gang("a", (share,), 1.0),))
-    with pytest.raises(UnsupportedFeatureError, match="share a GPU.*malleable"):
+    with pytest.raises(UnsupportedFeatureError, match=r"share a GPU.*malleable"):
         alloc.solve(instance, "moldable")
     runs = drawn(1, 2).replace(running=(alloc.Assignment("j0", 0),))
     with pytest.raises(UnsupportedFeatureError, match="idle cluster"):
@@ -263,7 +267,9 @@ def test_rounding_down_keeps_every_schedule(slot_s: float | None) -> None:
 
 
 def test_units_are_exact_where_times_are_whole() -> None:
-    data = moldable_data(Instance("whole", boxes(1), (gang("a", (speed(1, 1.0),), 7.0),)), "makespan")
+    data = moldable_data(
+        Instance("whole", boxes(1), (gang("a", (speed(1, 1.0),), 7.0),)), "makespan"
+    )
     units = Units.of(data)
     assert units.unit_s == 1.0
     assert (units.down(7.0), units.up(7.0), units.down(7.5), units.up(7.5)) == (7, 7, 7, 8)
@@ -292,7 +298,9 @@ def test_a_plan_is_read_back_from_its_schedule() -> None:
 
 def test_a_comparison_takes_its_bound_from_gangs_that_run_once() -> None:
     instance = drawn(4, 5)
-    table = compare([instance], ["fifo", "lpt", "turn-around"], objective="makespan", time_limit_s=5)
+    table = compare(
+        [instance], ["fifo", "lpt", "turn-around"], objective="makespan", time_limit_s=5
+    )
     bound = next(iter(table.bounds.values()))
     assert bound.certificate is not None
     assert bound.certificate.formulation == "moldable"

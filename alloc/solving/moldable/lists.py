@@ -3,8 +3,8 @@
 References
 ----------
 Turek, Wolf, Yu, SPAA 1992, and Ludwig, Tiwari, SODA 1994: of the allotments that keep a run within
-a time, the one of least area, for every time that matters. Graham, "Bounds on multiprocessing timing
-anomalies", SIAM J. Appl. Math. 17 (1969) (longest first). Smith, "Various optimizers for
+a time, the one of least area, for every time that matters. Graham, "Bounds on multiprocessing
+timing anomalies", SIAM J. Appl. Math. 17 (1969) (longest first). Smith, "Various optimizers for
 single-stage production", NRLQ 3 (1956) (weight over area).
 """
 
@@ -54,7 +54,9 @@ def allotments(data: MoldableData) -> Iterator[list[int]]:
     every = np.concatenate([np.array(own) for own in runs])
     seen: set[tuple[int, ...]] = set()
     for time in [*np.quantile(every, np.linspace(1, 0, _TIMES)), 0.0]:
-        chosen = tuple(_least_area(run, area, float(time)) for run, area in zip(runs, areas, strict=True))
+        chosen = tuple(
+            _least_area(run, area, float(time)) for run, area in zip(runs, areas, strict=True)
+        )
         if chosen not in seen:
             seen.add(chosen)
             yield list(chosen)
@@ -165,9 +167,7 @@ def improved_list(
     return top[1]
 
 
-def _move(
-    data: MoldableData, order: list[int], way: list[int], rng: np.random.Generator
-) -> None:
+def _move(data: MoldableData, order: list[int], way: list[int], rng: np.random.Generator) -> None:
     """Reinsert a job, exchange two, or give one another way."""
     a, b, kind = rng.integers(len(order)), rng.integers(len(order)), rng.integers(3)
     if kind == 0:

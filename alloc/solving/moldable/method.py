@@ -12,9 +12,9 @@ import math
 
 import numpy as np
 
+from alloc.algorithms.volume import raise_dual
 from alloc.backends import SolverOptions, cpsat
 from alloc.backends.linear_program import LinearProgram
-from alloc.algorithms.volume import raise_dual
 from alloc.certificate import OPTIMALITY_GAP, BoundProof, Limit, is_within
 from alloc.errors import OutOfTime
 from alloc.formulation import Array, ArrayModel, CpSatModel, RawResult
@@ -30,7 +30,7 @@ from alloc.solving.outcome import Outcome, Progress, Settings
 
 _SHARE = 0.94
 """Of the time for the search: the rest is for a last step of CP-SAT, and for the checker."""
-_LISTS, _MOVES, _MOVES_OF_PEAKS, _BOUND, _WHOLE = 0.1, 0.35, 0.2, 0.55, 0.8
+_LISTS, _MOVES, _MOVES_OF_PEAKS, _BOUND, _WHOLE = 0.1, 0.35, 0.13, 0.55, 0.8
 """By when lists, moves in them (of peaks fewer: most are ties), the bound and CP-SAT on all jobs
 end, as shares of the time."""
 _PATIENCE, _PATIENCE_SQUARE = 2000, 20
@@ -215,9 +215,7 @@ class _Search:
         ends = np.full(data.num_jobs, end_s)
         if self.plan is not None:
             ends = self.plan.completion
-        peaks = [
-            least_peak(pool, peak, float(peak.at(ends).max()), solve) for peak in level.peaks
-        ]
+        peaks = [least_peak(pool, peak, float(peak.at(ends).max()), solve) for peak in level.peaks]
         alone = float(level.jobs.at(data.earliest_end).sum())
         self._peaks = sum(peaks)
         self._raise(alone + self._peaks, "recomputed")
@@ -265,9 +263,13 @@ class _Search:
                 self._raise(known, "recomputed")
                 return
         builder = Builder(self.data, starts=starts)
-        # No hint: CP-SAT, alone with one, goes on along it and proves nothing.
         built = builder.built(most=self.value)
         assert isinstance(built.model, CpSatModel)
+        assert built.start is not None
+        start = None
+        # Of sums no hint: CP-SAT, alone with one, goes on along it and proves nothing.
+        if self.plan is not None and not self._is_sum:
+            start = built.start(self.plan.schedule(self.data))
         if brief.time_is_up():
             return
         raw: RawResult = cpsat.solve(
@@ -277,6 +279,7 @@ class _Search:
                 self.settings.seed,
                 self.settings.workers,
                 OPTIMALITY_GAP / 4,
+                start,
             ),
         )
         self.report(f"CP-SAT on all jobs: {raw.native_status}, bound {raw.bound:g}")
@@ -289,8 +292,8 @@ class _Search:
         elif raw.status == "infeasible":
             self.infeasible = True
             self.conflict = (
-                "each job alone meets its deadline and the horizon, but the hosts do not let all of "
-                "them together; add hosts, drop jobs, or move the limits"
+                "each job alone meets its deadline and the horizon, but the hosts do not let all "
+                "of them together; add hosts, drop jobs, or move the limits"
             )
         elif math.isfinite(raw.bound):
             # Where starts are limited, the bound is of the schedules better than the one known.

@@ -55,7 +55,7 @@ class Neighbourhoods:
         self._shared: set[int] = set()
         for row, name in enumerate(data.rows):
             at = name.rpartition(" of ")[2]
-            (self._rows_of[at] if at in self._rows_of else self._shared).add(row)
+            self._rows_of.get(at, self._shared).add(row)
 
     def run(self, is_good: Callable[[float], bool]) -> None:
         """Search until time is up or the value is good enough.
@@ -78,7 +78,8 @@ class Neighbourhoods:
         free, rows = self._draw()
         builder = Builder(self.data, self.plan, free, rows)
         built = builder.built(self.plan)
-        assert isinstance(built.model, CpSatModel) and built.start is not None
+        assert isinstance(built.model, CpSatModel)
+        assert built.start is not None
         seconds = min(_STEP_S, self.settings.seconds_left())
         if seconds <= 0:
             return False
@@ -133,8 +134,10 @@ class Neighbourhoods:
         names = list(self._rows_of)
         most = min(_HOSTS, len(names))
         number = int(rng.integers(min(2, most), most + 1))
-        last = int(np.argmax(plan.completion)) if rng.random() < 0.5 else int(
-            rng.integers(data.num_jobs)
+        last = (
+            int(np.argmax(plan.completion))
+            if rng.random() < 0.5
+            else int(rng.integers(data.num_jobs))
         )
         w, p = plan.choice[last]
         chosen = {task.host for task in data.ways[last][w].placements[p].tasks}
