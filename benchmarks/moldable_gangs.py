@@ -1,4 +1,4 @@
-"""Moldable gangs on the stored instances: the gap that is promised, beside a plain CP-SAT model.
+"""Moldable gangs: the gap that is promised, beside a plain CP-SAT model.
 
 Wall times are those of a machine of one's own: on a shared one the promise of a size may be missed
 for want of a processor, so that CPU seconds are printed too. The plain model gets so many times as
@@ -10,12 +10,12 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import alloc
 from alloc.certificate import OPTIMALITY_GAP
-from alloc.instances import load
+from alloc.instances.recipes.gangs import moldable
 from benchmarks.alternatives.plain_gangs import solve_plainly
 from benchmarks.environment import describe_environment
 from benchmarks.verdict import Verdict, conclude
@@ -29,26 +29,32 @@ class Promise:
 
     Parameters
     ----------
+    parameters
+        Of `alloc.instances.recipes.gangs.moldable`.
     gap
         Largest relative gap.
     seconds
         Wall time of the search.
     """
 
+    parameters: Mapping[str, int]
     gap: float
     seconds: float
 
 
 PROMISES = {
-    "gangs-moldable/01": Promise(OPTIMALITY_GAP, 5.0),
-    "gangs-moldable/02": Promise(0.02, 60.0),
-    "gangs-moldable/03": Promise(0.03, 120.0),
-    "gangs-moldable/04": Promise(0.05, 300.0),
-    "gangs-moldable/05": Promise(0.05, 60.0),
-    "gangs-moldable/06": Promise(0.08, 300.0),
+    "12-on-2": Promise({"num_jobs": 12, "num_hosts": 2, "seed": 21}, OPTIMALITY_GAP, 5.0),
+    "24-on-4": Promise({"num_jobs": 24, "num_hosts": 4, "seed": 22}, 0.02, 60.0),
+    "64-on-8": Promise({"num_jobs": 64, "num_hosts": 8, "seed": 23}, 0.03, 120.0),
+    "500-on-64": Promise({"num_jobs": 500, "num_hosts": 64, "seed": 24}, 0.05, 300.0),
+    "24-on-4-of-two-types": Promise(
+        {"num_jobs": 24, "num_hosts": 4, "gpu_types": 2, "span_s": 3600, "seed": 25}, 0.05, 60.0
+    ),
+    "64-on-8-of-two-types": Promise(
+        {"num_jobs": 64, "num_hosts": 8, "gpu_types": 2, "span_s": 7200, "seed": 26}, 0.08, 300.0
+    ),
 }
-"""12 gangs on 2 hosts, 24 on 4, 64 on 8, 500 on 64; two GPU types and arrivals: 24 on 4, 64 on
-8."""
+"""Gangs on hosts, of one GPU type or, with arrivals, of two."""
 OBJECTIVES = ("makespan", "weighted_jct")
 
 
@@ -64,7 +70,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = parser.parse_args(argv)
     verdicts = []
     for name in arguments.id or PROMISES:
-        promise, instance = PROMISES[name], load(name)
+        promise = PROMISES[name]
+        instance = moldable(name, **promise.parameters)
         for objective in arguments.objective or OBJECTIVES:
             seconds = promise.seconds * arguments.share
             began = time.process_time()

@@ -139,22 +139,4 @@ FAMILIES = (
             {"trace": "itp", "arrivals": "start", "seed": 15},
         ],
     ),
-    RecipeFamily(
-        "gangs-moldable",
-        "12 to 500 moldable gangs of up to eight GPUs on one host, one GPU type or two",
-        "moldable",
-        "makespan",
-        moldable,
-        size,
-        [
-            {"num_jobs": 12, "num_hosts": 2, "seed": 21},
-            {"num_jobs": 24, "num_hosts": 4, "seed": 22},
-            {"num_jobs": 64, "num_hosts": 8, "seed": 23},
-            {"num_jobs": 500, "num_hosts": 64, "seed": 24},
-            {"num_jobs": 24, "num_hosts": 4, "gpu_types": 2, "span_s": 3600, "seed": 25},
-            {"num_jobs": 64, "num_hosts": 8, "gpu_types": 2, "span_s": 7200, "seed": 26},
-        ],
-        {},
-        ("run times and scaling exponents: ours, of the size of Saturn's (PVLDB 2024)",),
-    ),
 )

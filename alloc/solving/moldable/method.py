@@ -35,7 +35,7 @@ _LISTS, _MOVES, _MOVES_OF_PEAKS, _BOUND, _WHOLE = 0.1, 0.35, 0.13, 0.55, 0.8
 end, as shares of the time."""
 _PATIENCE, _PATIENCE_SQUARE = 2000, 20
 """Moves in a list without a gain, a second for dozens of jobs, and for each pair of few jobs."""
-_MAX_PLACEMENTS, _MAX_OF_SUMS = 4000, 200
+_MAX_PLACEMENTS, _MAX_OF_SUMS = 1000, 200
 """Placements of all jobs up to which CP-SAT gets the whole model: of sums of completions, of which
 its relaxation says little, far fewer."""
 _CELLS = 60_000
@@ -138,6 +138,10 @@ class _Search:
         return bool(costs.rate.any() or costs.late.any())
 
     @property
+    def _num_placements(self) -> int:
+        return sum(len(way.placements) for ways in self.data.ways for way in ways)
+
+    @property
     def is_closed(self) -> bool:
         """Whether the best schedule is as good as the bound."""
         return self.plan is not None and is_within(
@@ -152,9 +156,8 @@ class _Search:
         if self.is_closed:
             return
         self._bounds()
-        placements = sum(len(way.placements) for ways in self.data.ways for way in ways)
         most = _MAX_OF_SUMS if self._is_sum and self.plan is not None else _MAX_PLACEMENTS
-        if placements <= most and not self.is_closed:
+        if self._num_placements <= most and not self.is_closed:
             self._whole()
         if self.plan is None or self.is_closed or self.infeasible:
             return
@@ -192,7 +195,8 @@ class _Search:
         self.report(f"lists: {self.value:g}, each job alone {self.bound:g}")
         if best is not None and not self.is_closed:
             rng = np.random.default_rng(self.settings.seed)
-            brief = self._by(_MOVES if self._is_sum else _MOVES_OF_PEAKS)
+            few = self._num_placements <= _MAX_PLACEMENTS and not self._is_sum
+            brief = self._by(_MOVES_OF_PEAKS if few else _MOVES)
             patience = min(_PATIENCE, _PATIENCE_SQUARE * self.data.num_jobs**2)
             found = improved_list(self.data, best, rng, brief.time_is_up, patience)
             self._take(found[0])
