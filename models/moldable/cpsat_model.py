@@ -314,7 +314,9 @@ class Builder:
                     total = sum(slope * n * chosen for n, chosen in used)
                     self.model.add(total <= int(capacity) // unit * (last - slope * first))
 
-    def level(self, level: LevelCosts, before: Plan | None = None) -> tuple[object, float, float]:
+    def level(
+        self, level: LevelCosts, before: Plan | None = None
+    ) -> tuple[cp_model.LinearExprT, float, float]:
         """Return a level's value in whole numbers, rounded down, with its unit and its constant.
 
         The true value is at least ``value * unit + constant``; jobs that are not free count with
@@ -436,7 +438,7 @@ class Builder:
             start[j] = values[at]
         # Of those that start in one unit, one that takes less than a unit comes first.
         runs = [self.data.ways[j][choice[j][0]].run_s for j in range(self.data.num_jobs)]
-        order = np.lexsort((runs, np.floor(start)))
+        order = np.lexsort((np.array(runs), np.floor(start)))
         return by_choices(self.data, order.tolist(), [choice[j] for j in range(len(runs))])
 
 
@@ -454,12 +456,11 @@ class Symmetry:
 
     def __init__(self, data: MoldableData) -> None:
         self._data, topology = data, data.instance.topology
-        levels = {
-            c.within for job in data.instance.jobs for c in job.configurations if c.within != HOST
-        } - {None}
+        ways = (c for job in data.instance.jobs for c in job.configurations)
+        levels = sorted({c.within for c in ways if c.within is not None and c.within != HOST})
         kinds: dict[object, list[int]] = {}
         for h in range(topology.num_hosts):
-            within = tuple(int(topology.domain_of_host[level][h]) for level in sorted(levels))  # type: ignore[type-var]
+            within = tuple(int(topology.domain_of_host[level][h]) for level in levels)
             key = (topology.gpu_types[h], tuple(topology.capacity[h].tolist()), within)
             kinds.setdefault(key, []).append(h)
         self._classes = list(kinds.values())

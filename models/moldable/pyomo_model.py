@@ -67,7 +67,7 @@ def build_pyomo(instance: Instance, objective: str, held: Sequence[Held] = ()) -
         taken = chosen(values)
         start = start_of(values)
         runs = [data.ways[j][taken[j][0]].run_s for j in range(data.num_jobs)]
-        order = np.lexsort((runs, start))
+        order = np.lexsort((np.array(runs), start))
         return by_choices(data, order.tolist(), taken).schedule(data)
 
     return BuiltModel(PyomoModel(model, tuple(variables), "min"), extract)

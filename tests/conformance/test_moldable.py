@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
 
 import alloc
 from alloc import Configuration, HostType, Instance, Job, TaskGroup
+from alloc.backends import SolverOptions, cpsat
 from alloc.comparison import compare
 from alloc.errors import InstanceError, UnsupportedFeatureError
 from alloc.families import FAMILIES
+from alloc.formulation import CpSatModel
 from alloc.models.moldable.bounds import PricesOfTime, misses_deadlines, pool_of
 from alloc.models.moldable.cpsat_model import Builder, Units
 from alloc.models.moldable.data import moldable_data
 from alloc.models.moldable.serial import Timeline, by_choices, by_ways, plan_of
+from alloc.objectives import ScheduleObjective
 from alloc.topology import flat_cluster
 from alloc.verification.moldable import verify_moldable
-from alloc.workload import rigid_gang
+from alloc.workload import Elasticity, rigid_gang
 from benchmarks.tiny.family import disagreement
 from benchmarks.tiny.moldable import MOLDABLE, best_ends
 
@@ -30,8 +34,14 @@ def speed(gpus: int, rate: float, **more: str) -> Configuration:
 
 
 def gang(name: str, ways: tuple[Configuration, ...], work: float, **more: object) -> Job:
-    kind = "rigid" if len(ways) == 1 else "moldable"
+    kind: Elasticity = "rigid" if len(ways) == 1 else "moldable"
     return Job(name, 0.0, work, ways, elasticity=kind, preemptible=False).replace(**more)
+
+
+def value_of(name: str, jobs: Sequence[Job], ends: Sequence[float]) -> float:
+    measure = alloc.objectives.objective(name)
+    assert isinstance(measure, ScheduleObjective)
+    return measure.of_completions(jobs, ends)
 
 
 def boxes(number: int, gpus: int = 4) -> alloc.Topology:
@@ -118,10 +128,7 @@ def test_run_times_that_differ_by_a_billion_prove_nothing_false() -> None:
     )
     instance = Instance("far", boxes(1), jobs)
     for objective in ("makespan", "weighted_jct"):
-        best = min(
-            alloc.objectives.objective(objective).of_completions(jobs, ends)
-            for ends in best_ends(instance)
-        )
+        best = min(value_of(objective, jobs, ends) for ends in best_ends(instance))
         for way in ("auto", "cpsat"):
             result = alloc.solve(instance, "moldable", way, objective=objective)
             assert result.objective == pytest.approx(best, rel=1e-6)
@@ -133,8 +140,7 @@ def test_weights_that_differ_by_a_billion_prove_nothing_false() -> None:
         gang(f"j{n}", (rigid_gang(2),), 10.0 + n, weight=10.0 ** (3 * n)) for n in range(4)
     )
     instance = Instance("weights", boxes(1, 2), jobs)
-    measure = alloc.objectives.objective("weighted_jct")
-    best = min(measure.of_completions(jobs, ends) for ends in best_ends(instance))
+    best = min(value_of("weighted_jct", jobs, ends) for ends in best_ends(instance))
     for way in WAYS:
         result = alloc.solve(instance, "moldable", way, objective="weighted_jct")
         assert result.objective == pytest.approx(best, rel=1e-6)
@@ -158,9 +164,8 @@ def test_levels_keep_what_was_reached() -> None:
     instance = drawn(7, 4, 1)
     ends = best_ends(instance)
     least = min(max(own) for own in ends)
-    measure = alloc.objectives.objective("weighted_jct")
     kept = (own for own in ends if max(own) <= least * (1 + 1e-9))
-    best = min(measure.of_completions(instance.jobs, own) for own in kept)
+    best = min(value_of("weighted_jct", instance.jobs, own) for own in kept)
     result = alloc.solve(instance, "moldable", objective="makespan then weighted_jct")
     assert [c.objective for c in result.stages] == pytest.approx([least, best], rel=1e-6)
 
@@ -254,14 +259,16 @@ def test_rounding_down_keeps_every_schedule(slot_s: float | None) -> None:
         plan = by_ways(data, range(5), [-1, 0, 1, 2, -1])
         builder = Builder(data)
         built = builder.built()
+        assert isinstance(built.model, CpSatModel)
         assert built.start is not None
         values = built.start(plan.schedule(data))
         assert values is not None
         for variable, value in zip(built.model.variables, values, strict=True):
             built.model.model.add(variable == int(value))
-        raw = alloc.backends.cpsat.solve(built.model, alloc.backends.SolverOptions(5.0))
+        raw = cpsat.solve(built.model, SolverOptions(5.0))
         assert raw.status == "optimal"
         assert raw.bound <= data.target.value(plan.completion) * (1 + 1e-12)
+        assert raw.values is not None
         again = builder.plan_of_values(raw.values)
         assert (again.completion <= plan.completion * (1 + 1e-6)).all()
 

@@ -234,7 +234,7 @@ class _Search:
         slot_s = data.instance.slot_s
         last = max(_AHEAD * end_s, float(data.release.max()) * (1 + 1e-9))
         if slot_s is None:
-            edges = np.linspace(0.0, last, number + 1)
+            edges: Array = np.linspace(0.0, last, number + 1)
         else:
             each = max(math.ceil(last / slot_s / number), 1)
             edges = np.arange(0, math.ceil(last / slot_s) + each + 1, each) * slot_s

@@ -11,7 +11,7 @@ from alloc.schedulers.reserving import allotment
 from alloc.simulation import Simulation
 from alloc.topology import flat_cluster
 from alloc.verification.moldable import verify_moldable
-from alloc.workload import rigid_gang
+from alloc.workload import Elasticity, rigid_gang
 
 FOUR = flat_cluster("four GPUs", HostType("box", 4, "gpu"), 1)
 ALL = ("conservative-backfill", "turn-around", "lpt")
@@ -59,7 +59,7 @@ def drawn(seed: int, slot_s: float | None = None) -> Instance:
         ways = tuple(
             Configuration((TaskGroup("worker", n, 1000),), n**0.8, None, "host") for n in sizes
         )
-        kind = "rigid" if len(ways) == 1 else "moldable"
+        kind: Elasticity = "rigid" if len(ways) == 1 else "moldable"
         work, at = float(rng.integers(5, 200)), float(rng.integers(0, 200))
         jobs.append(Job(f"job-{j}", at, work, ways, elasticity=kind, preemptible=False))
     return Instance(
@@ -84,7 +84,8 @@ def test_with_exact_run_times_a_reservation_is_never_missed() -> None:
 
     for seed in range(4):
         simulation = Simulation(drawn(seed))
-        policy, promised = make_scheduler("conservative-backfill"), {}
+        policy = make_scheduler("conservative-backfill")
+        promised: dict[str, float] = {}
         while (state := simulation.next_decision()) is not None:
             choices, ahead = Backfilling(state), Reservations(state)
             for view in state.waiting:
