@@ -237,7 +237,8 @@ class _Search:
             edges: Array = np.linspace(0.0, last, number + 1)
         else:
             each = max(math.ceil(last / slot_s / number), 1)
-            edges = np.arange(0, math.ceil(last / slot_s) + each + 1, each) * slot_s
+            slots = np.arange(0, math.ceil(last / slot_s) + each + 1, each)
+            edges = np.asarray(slots * slot_s, dtype=np.float64)
         upper = self.value if math.isfinite(self.value) else 10 * abs(self.bound)
         factor = _VALUE / max(abs(upper), 1e-300)
         priced = PricesOfTime(pool, level.scaled(factor).jobs, edges)
