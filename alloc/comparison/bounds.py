@@ -17,6 +17,7 @@ from alloc.problems.allocation.instance import Instance
 from alloc.problems.allocation.solution import Schedule, Solution
 from alloc.release import alloc_version
 from alloc.result import Limits, Result
+from alloc.verification.moldable import verify_moldable
 
 BOUND_TOLERANCE = 1e-6
 """Relative amount by which rounding may put a schedule below a bound; more is a false bound."""
@@ -113,10 +114,18 @@ def solve_bound(instance: Instance, settings: Settings, start: Schedule | None =
     """
     from alloc.solving import solve
 
+    if settings.formulation == "moldable" and not runs_once(instance):
+        return Bound(
+            instance.name,
+            instance.fingerprint,
+            None,
+            error='the bound of "moldable" is of schedules in which each job runs once, and some '
+            'jobs may pause or change their configuration; take formulation "malleable".',
+        )
     try:
         result = solve(
             instance,
-            settings.formulation,
+            _formulation(instance, settings, start),
             settings.backend,
             objective=settings.objective,
             limits=Limits(seconds=settings.time_limit_s, seed=settings.solver_seed),
@@ -133,6 +142,38 @@ def solve_bound(instance: Instance, settings: Settings, start: Schedule | None =
     if result.certificate.status == "infeasible":
         error_line = f"no schedule is feasible: {result.conflict}"
     return Bound(instance.name, instance.fingerprint, result, metrics, error_line)
+
+
+def runs_once(instance: Instance) -> bool:
+    """Return whether every job, once started, runs on in one configuration to its end.
+
+    A job that may not be paused keeps its hosts too: to move it is to pause it.
+
+    Parameters
+    ----------
+    instance
+        The instance.
+    """
+    return not instance.running and all(
+        not job.preemptible and (job.elasticity != "malleable" or len(job.configurations) == 1)
+        for job in instance.jobs
+    )
+
+
+def _formulation(instance: Instance, settings: Settings, start: Schedule | None) -> str:
+    """Return what is solved: in continuous time, gangs that run once have a sharper formulation."""
+    if (
+        settings.formulation != "malleable"
+        or settings.backend != "auto"
+        or instance.slot_s is not None
+        or not runs_once(instance)
+    ):
+        return settings.formulation
+    whole = not any(
+        group.shares_gpu for job in instance.jobs for c in job.configurations for group in c.tasks
+    )
+    kept = start is None or not verify_moldable(instance, start)
+    return "moldable" if whole and kept else settings.formulation
 
 
 def with_schedule(bound: Bound, instance: Instance, schedule: Schedule, source: str) -> Bound:

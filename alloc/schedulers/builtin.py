@@ -10,6 +10,9 @@ from alloc.schedulers.shelf import shipped_entries
 SCHEDULERS: Mapping[str, str] = {
     "fifo": "alloc.schedulers.fifo:Fifo",
     "easy-backfill": "alloc.schedulers.backfilling:EasyBackfill",
+    "conservative-backfill": "alloc.schedulers.reserving:ConservativeBackfill",
+    "turn-around": "alloc.schedulers.reserving:TurnAround",
+    "lpt": "alloc.schedulers.reserving:Lpt",
     "srtf": "alloc.schedulers.srtf:Srtf",
     "srtf-dl2": "alloc.schedulers.srtf:SrtfDl2",
     "las": "alloc.schedulers.las:Las",

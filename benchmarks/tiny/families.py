@@ -10,6 +10,7 @@ from benchmarks.tiny.checkpointing import CHECKPOINTING
 from benchmarks.tiny.family import Family
 from benchmarks.tiny.gangs import GANG
 from benchmarks.tiny.malleable import MALLEABLE
+from benchmarks.tiny.moldable import MOLDABLE
 from benchmarks.tiny.operation import OPERATION
 from benchmarks.tiny.placement import PLACEMENT
 from benchmarks.tiny.ranks import RANKS
@@ -22,6 +23,7 @@ from benchmarks.tiny.sizing import SIZING
 _PLAIN = (
     ROUND,
     MALLEABLE,
+    MOLDABLE,
     PLACEMENT,
     RULES,
     GANG,

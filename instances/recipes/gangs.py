@@ -1,15 +1,26 @@
-"""Rigid gangs in continuous time: a queue that a scheduler orders, and its optimum."""
+"""Gangs in continuous time: a queue that a scheduler orders, and its optimum.
+
+Rigid ones with the sizes and durations of traces; moldable ones that choose GPUs and GPU type, as
+in Saturn's joint choice of parallelism, GPUs, node and start.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from alloc.instances.generators import PHILLY_GPUS, PHILLY_RUN_S, generate_gangs
 from alloc.instances.recipes import RecipeFamily
+from alloc.instances.recipes.draws import below, between
 from alloc.instances.recipes.elastic import size
 from alloc.instances.recipes.mixes import ITP_GPUS, ITP_RUN_S, ITP_SOURCE
 from alloc.problems.allocation.instance import Instance
+from alloc.topology import Host, HostType, Topology
+from alloc.units import MILLI
+from alloc.workload import Configuration, Job, TaskGroup
 
 _PHILLY_SOURCE = "Philly: job table of Jeon et al., ATC 2019 (CC-BY-4.0), 82,247 jobs"
 
@@ -32,6 +43,66 @@ def queue(name: str, *, trace: str, **parameters: Any) -> Instance:
     # Whole minutes: times that add up exactly, whatever the order.
     quantiles = [(share, round(seconds / 60) * 60.0) for share, seconds in run_s]
     return generate_gangs(name, gpus=sizes, run_s=quantiles, **parameters)
+
+
+_SIZES = (1, 2, 4, 8)
+"""GPUs of a configuration: powers of two, as profiled for parallel training."""
+_TYPES = ("a100-sxm-40gb", "v100-sxm2-16gb")
+
+
+def moldable(
+    name: str, *, num_jobs: int, num_hosts: int, seed: int, gpu_types: int = 1, span_s: int = 0
+) -> Instance:
+    """Return moldable gangs, each on one host of eight GPUs, with run times in whole seconds.
+
+    A job of w seconds on one GPU takes w / n^e on n, with an exponent of its own; on the second GPU
+    type so many times longer, with a factor of its own.
+
+    Parameters
+    ----------
+    name
+        Name of the instance.
+    num_jobs, num_hosts
+        Jobs, and hosts, which take the GPU types in turn.
+    seed
+        Seed of the draws.
+    gpu_types
+        1 or 2.
+    span_s
+        Arrivals are whole seconds from 0 to less than this; 0: all are there at the start.
+    """
+    rng = np.random.default_rng(seed)
+    kinds = tuple(HostType(kind, 8, kind) for kind in _TYPES[:gpu_types])
+    hosts = tuple(Host(f"host-{h}", _TYPES[h % gpu_types]) for h in range(num_hosts))
+    jobs = []
+    for j in range(num_jobs):
+        work = float(60 * (5 + below(rng, 116)))
+        scaling, arrival = between(rng, 0.55, 0.97), float(below(rng, span_s) if span_s else 0)
+        slower = (1.0, between(rng, 1.3, 3.0))
+        weight = (1.0, 2.0, 4.0)[below(rng, 3)]
+        ways = tuple(
+            Configuration(
+                (TaskGroup("worker", size, MILLI),),
+                work / math.ceil(round(work * slower[k] / size**scaling, 6)),
+                kind.gpu_type if gpu_types > 1 else None,
+                "host",
+            )
+            for k, kind in enumerate(kinds)
+            for size in _SIZES
+        )
+        jobs.append(
+            Job(
+                f"job-{j}",
+                arrival,
+                work,
+                ways,
+                weight=weight,
+                elasticity="moldable",
+                preemptible=False,
+            )
+        )
+    ordered = tuple(sorted(jobs, key=lambda job: job.arrival_s))
+    return Instance(name, Topology(name, kinds, hosts), ordered)
 
 
 def _family(

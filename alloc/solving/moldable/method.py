@@ -1,0 +1,305 @@
+"""The method of F3.
+
+1. Schedules of lists, and moves in the best of them.
+2. Bounds in numpy: energy in windows for peaks, prices of time for sums.
+3. Where the model of all jobs and hosts is small, CP-SAT on it, from the best schedule.
+4. Large neighbourhoods by CP-SAT until time is up or the gap is closed.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from alloc.algorithms.volume import raise_dual
+from alloc.backends import SolverOptions, cpsat
+from alloc.backends.linear_program import LinearProgram
+from alloc.certificate import OPTIMALITY_GAP, BoundProof, Limit, is_within
+from alloc.errors import OutOfTime
+from alloc.formulation import Array, ArrayModel, CpSatModel, RawResult
+from alloc.models.moldable.bounds import Pool, PricesOfTime, least_peak, pool_of
+from alloc.models.moldable.cpsat_model import Builder
+from alloc.models.moldable.data import MoldableData, moldable_data
+from alloc.models.moldable.serial import Plan, plan_of
+from alloc.problems.allocation.instance import Instance
+from alloc.problems.allocation.solution import Schedule, Solution
+from alloc.solving.moldable.lists import first_lists, improved_list, value_of
+from alloc.solving.moldable.neighbourhoods import Neighbourhoods
+from alloc.solving.outcome import Outcome, Progress, Settings
+
+_SHARE = 0.94
+"""Of the time for the search: the rest is for a last step of CP-SAT, and for the checker."""
+_LISTS, _MOVES, _MOVES_OF_PEAKS, _BOUND, _WHOLE = 0.1, 0.35, 0.13, 0.55, 0.8
+"""By when lists, moves in them (of peaks fewer: most are ties), the bound and CP-SAT on all jobs
+end, as shares of the time."""
+_PATIENCE, _PATIENCE_SQUARE = 2000, 20
+"""Moves in a list without a gain, a second for dozens of jobs, and for each pair of few jobs."""
+_MAX_PLACEMENTS, _MAX_OF_SUMS = 1000, 200
+"""Placements of all jobs up to which CP-SAT gets the whole model: of sums of completions, of which
+its relaxation says little, far fewer."""
+_CELLS = 60_000
+"""Ways times moments of the grid of prices: an evaluation takes some milliseconds."""
+_MIN_MOMENTS, _MAX_MOMENTS = 40, 240
+_AHEAD = 1.25
+"""The grid of prices ends this much after the best schedule: beyond, time is free."""
+_VALUE = 1000.0
+"""Value of the incumbent in the units of the ascent, whose smallest step is absolute."""
+
+
+def solve_moldable(
+    instance: Instance,
+    objective: str,
+    settings: Settings,
+    warm_start: Solution | None,
+    report: Progress,
+) -> Outcome[Solution]:
+    """Solve an instance of F3: the method behind ``solve(..., "moldable")``.
+
+    Parameters
+    ----------
+    instance
+        The instance.
+    objective
+        One level of a goal.
+    settings
+        Limits, and earlier levels of the goal.
+    warm_start
+        A schedule to start from, or None; the answer is never worse.
+    report
+        Takes a line of progress.
+    """
+    search = _Search(moldable_data(instance, objective, settings.held), settings, report)
+    limit: Limit | None = None
+    try:
+        search.run(warm_start)
+        if not search.is_closed and search.settings.time_is_up():
+            limit = "time"
+    except KeyboardInterrupt:
+        limit = "interrupt"
+    backend = ("alloc lists and prices + CP-SAT", cpsat.version())
+    if search.infeasible:
+        return Outcome(
+            None, math.inf, "claimed", *backend, infeasible=True, conflict=search.conflict
+        )
+    plan = search.plan
+    return Outcome(
+        solution=None if plan is None else plan.schedule(search.data),
+        bound=search.bound,
+        bound_proof=search.proof,
+        backend=backend[0],
+        backend_version=backend[1],
+        limit=limit,
+        assumptions=_assumptions(instance),
+    )
+
+
+def _assumptions(instance: Instance) -> tuple[str, ...]:
+    able = [
+        job.id
+        for job in instance.jobs
+        if job.preemptible or (job.elasticity == "malleable" and len(job.configurations) > 1)
+    ]
+    if not able:
+        return ()
+    return (
+        f"{len(able)} of {len(instance.jobs)} jobs may pause or change their configuration "
+        f'("{able[0]}" for one) and are asked to run through in one; the bound is of schedules '
+        'in which all do. Family "malleable" lets them pause.',
+    )
+
+
+class _Search:
+    """What is found and proved so far."""
+
+    def __init__(self, data: MoldableData, settings: Settings, report: Progress) -> None:
+        self.data, self.report = data, report
+        self.whole = settings
+        self.settings = settings.within(_SHARE * settings.seconds_left())
+        self.plan: Plan | None = None
+        self.value = math.inf
+        self.infeasible = False
+        self.conflict: str | None = None
+        self.bound, self.proof = self._alone(), "recomputed"
+        self._prices: tuple[PricesOfTime, Array, float] | None = None
+        self._peaks = 0.0
+
+    bound: float
+    proof: BoundProof
+
+    def _alone(self) -> float:
+        """Return the value if every job ran alone."""
+        return self.data.target.level.value(self.data.earliest_end)
+
+    @property
+    def _is_sum(self) -> bool:
+        """Whether completions of single jobs count, and not the peak of all alone."""
+        costs = self.data.target.level.jobs
+        return bool(costs.rate.any() or costs.late.any())
+
+    @property
+    def _num_placements(self) -> int:
+        return sum(len(way.placements) for ways in self.data.ways for way in ways)
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the best schedule is as good as the bound."""
+        return self.plan is not None and is_within(
+            self.value, min(self.bound, self.value), OPTIMALITY_GAP / 2
+        )
+
+    def run(self, warm_start: Solution | None) -> None:
+        """Search."""
+        if isinstance(warm_start, Schedule):
+            self._take(plan_of(self.data, warm_start))
+        self._lists()
+        if self.is_closed:
+            return
+        self._bounds()
+        most = _MAX_OF_SUMS if self._is_sum and self.plan is not None else _MAX_PLACEMENTS
+        if self._num_placements <= most and not self.is_closed:
+            self._whole()
+        if self.plan is None or self.is_closed or self.infeasible:
+            return
+        around = Neighbourhoods(self.data, self.plan, self.settings)
+        try:
+            around.run(lambda value: is_within(value, min(self.bound, value), OPTIMALITY_GAP / 2))
+        finally:
+            self._take(around.plan)
+            if self.data.is_complete:
+                self._raise(around.bound, "claimed")
+            self.report(f"{around.steps} neighbourhoods: {self.value:g}")
+
+    def _take(self, plan: Plan | None) -> None:
+        if plan is not None and (value := value_of(self.data, plan)) < self.value:
+            self.plan, self.value = plan, value
+
+    def _raise(self, bound: float, proof: BoundProof) -> None:
+        if bound > self.bound:
+            self.bound, self.proof = bound, proof
+
+    def _by(self, share: float) -> Settings:
+        """Return the settings of a step that ends at a share of the time."""
+        left = share * self.settings.time_limit_s - (
+            self.settings.time_limit_s - self.settings.seconds_left()
+        )
+        return self.settings.within(max(left, 0.0))
+
+    def _lists(self) -> None:
+        brief, best = self._by(_LISTS), None
+        lowest = math.inf
+        for plan, order, way in first_lists(self.data, brief.time_is_up):
+            self._take(plan)
+            if best is None or value_of(self.data, plan) < lowest:
+                best, lowest = (plan, order, way), value_of(self.data, plan)
+        self.report(f"lists: {self.value:g}, each job alone {self.bound:g}")
+        if best is not None and not self.is_closed:
+            rng = np.random.default_rng(self.settings.seed)
+            few = self._num_placements <= _MAX_PLACEMENTS and not self._is_sum
+            brief = self._by(_MOVES_OF_PEAKS if few else _MOVES)
+            patience = min(_PATIENCE, _PATIENCE_SQUARE * self.data.num_jobs**2)
+            found = improved_list(self.data, best, rng, brief.time_is_up, patience)
+            self._take(found[0])
+            self.report(f"moves in the best list: {self.value:g}")
+
+    def _bounds(self) -> None:
+        data, brief = self.data, self._by(_BOUND)
+        level, pool = data.target.level, pool_of(data)
+
+        def solve(model: ArrayModel) -> Array | None:
+            if brief.time_is_up():
+                return None
+            try:
+                found = LinearProgram(model).optimum("the energy of a bound", brief.seconds_left())
+            except OutOfTime:
+                return None
+            return found.duals
+
+        end_s = data.end_of_all if self.plan is None else float(self.plan.completion.max())
+        ends = np.full(data.num_jobs, end_s)
+        if self.plan is not None:
+            ends = self.plan.completion
+        peaks = [least_peak(pool, peak, float(peak.at(ends).max()), solve) for peak in level.peaks]
+        alone = float(level.jobs.at(data.earliest_end).sum())
+        self._peaks = sum(peaks)
+        self._raise(alone + self._peaks, "recomputed")
+        if self._is_sum:
+            self._raise(self._priced(pool, end_s, brief) + self._peaks, "recomputed")
+        self.report(f"bounds in numpy: {self.bound:g}")
+
+    def _priced(self, pool: Pool, end_s: float, brief: Settings) -> float:
+        """Return the bound of prices of time on the costs of single jobs."""
+        data, level = self.data, self.data.target.level
+        number = int(np.clip(_CELLS / len(pool.job), _MIN_MOMENTS, _MAX_MOMENTS))
+        slot_s = data.instance.slot_s
+        last = max(_AHEAD * end_s, float(data.release.max()) * (1 + 1e-9))
+        if slot_s is None:
+            edges: Array = np.linspace(0.0, last, number + 1)
+        else:
+            each = max(math.ceil(last / slot_s / number), 1)
+            slots = np.arange(0, math.ceil(last / slot_s) + each + 1, each)
+            edges = np.asarray(slots * slot_s, dtype=np.float64)
+        upper = self.value if math.isfinite(self.value) else 10 * abs(self.bound)
+        factor = _VALUE / max(abs(upper), 1e-300)
+        priced = PricesOfTime(pool, level.scaled(factor).jobs, edges)
+        shape = (pool.load.shape[1], len(edges) - 1)
+        found = raise_dual(priced.relaxed, shape, _VALUE, brief.time_is_up, lambda line: None)
+        self.report(f"prices of time: {found.rounds} rounds on {shape[1]} intervals")
+        self._prices = (priced, found.prices, factor)
+        return priced.bound(found.prices) / factor
+
+    def _starts(self) -> list[list[tuple[float, float]]] | None:
+        """Return the starts of each way that a better schedule may have; None without prices."""
+        if self._prices is None or not math.isfinite(self.value):
+            return None
+        priced, prices, factor = self._prices
+        low, high = priced.starts_within(prices, (self.value - self._peaks) * factor)
+        pairs = iter(zip(low.tolist(), high.tolist(), strict=True))
+        return [[next(pairs) for _ in ways] for ways in self.data.ways]
+
+    def _whole(self) -> None:
+        """Ask CP-SAT for all jobs at once."""
+        brief = self._by(_WHOLE)
+        known, starts = self.value, self._starts()
+        if starts is not None:
+            left = sum(most >= least for own in starts for least, most in own)
+            self.report(f"prices leave {left} of {sum(map(len, self.data.ways))} ways")
+            if not all(any(most >= least for least, most in own) for own in starts):
+                self._raise(known, "recomputed")
+                return
+        builder = Builder(self.data, starts=starts)
+        built = builder.built(most=self.value)
+        assert isinstance(built.model, CpSatModel)
+        assert built.start is not None
+        start = None
+        # Of sums no hint: CP-SAT, alone with one, goes on along it and proves nothing.
+        if self.plan is not None and not self._is_sum:
+            start = built.start(self.plan.schedule(self.data))
+        if brief.time_is_up():
+            return
+        raw: RawResult = cpsat.solve(
+            built.model,
+            SolverOptions(
+                brief.seconds_left(),
+                self.settings.seed,
+                self.settings.workers,
+                OPTIMALITY_GAP / 4,
+                start,
+            ),
+        )
+        self.report(f"CP-SAT on all jobs: {raw.native_status}, bound {raw.bound:g}")
+        if raw.values is not None:
+            self._take(builder.plan_of_values(raw.values))
+        if not self.data.is_complete:
+            return
+        if raw.status == "infeasible" and self.plan is not None:
+            self._raise(known, "claimed")  # no better schedule starts where a better one would
+        elif raw.status == "infeasible":
+            self.infeasible = True
+            self.conflict = (
+                "each job alone meets its deadline and the horizon, but the hosts do not let all "
+                "of them together; add hosts, drop jobs, or move the limits"
+            )
+        elif math.isfinite(raw.bound):
+            # Where starts are limited, the bound is of the schedules better than the one known.
+            self._raise(min(raw.bound, known), "claimed")

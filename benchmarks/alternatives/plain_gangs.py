@@ -1,0 +1,100 @@
+"""Moldable gangs as a CP-SAT model that one writes in an hour: an interval a task, way and node.
+
+No energies, no order of pairs, no symmetry of nodes, no schedule to start from. Starts of a task
+are tied to those of its ways, each way with a start of its own, as CP-SAT's cumulative wants it.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from ortools.sat.python import cp_model
+
+from alloc.problems.allocation.instance import Instance
+from alloc.units import MILLI
+from alloc.workload import Configuration, Job
+
+
+@dataclass(frozen=True)
+class PlainAnswer:
+    """What the plain model says.
+
+    Parameters
+    ----------
+    objective, bound
+        In seconds; infinite without one.
+    """
+
+    objective: float
+    bound: float
+
+    @property
+    def gap(self) -> float:
+        """Gap relative to the objective."""
+        return (self.objective - self.bound) / self.objective
+
+
+def solve_plainly(
+    instance: Instance, objective: str, seconds: float, workers: int, seed: int = 0
+) -> PlainAnswer:
+    """Solve gangs on one host each, times in whole seconds.
+
+    Parameters
+    ----------
+    instance
+        Gangs that run once, each within a host.
+    objective
+        ``makespan`` or ``weighted_jct``.
+    seconds, workers, seed
+        Of CP-SAT.
+    """
+    model, topology = cp_model.CpModel(), instance.topology
+    last = int(sum(max(_run_s(job, c) for c in job.configurations) for job in instance.jobs))
+    last += int(max(job.arrival_s for job in instance.jobs))
+    on: list[list[tuple[cp_model.IntervalVar, int]]] = [[] for _ in topology.hosts]
+    ends = []
+    for job in instance.jobs:
+        start = model.new_int_var(int(job.arrival_s), last, "")
+        end = model.new_int_var(0, last, "")
+        chosen = []
+        for c in job.configurations:
+            for h, kind in enumerate(topology.gpu_types):
+                if c.gpu_type not in (None, kind):
+                    continue
+                x, own = model.new_bool_var(""), model.new_int_var(int(job.arrival_s), last, "")
+                length = _run_s(job, c)
+                model.add(own == start).only_enforce_if(x)
+                model.add(end == own + length).only_enforce_if(x)
+                interval = model.new_optional_fixed_size_interval_var(own, length, x, "")
+                on[h].append((interval, c.demand[0] // MILLI))
+                chosen.append(x)
+        model.add_exactly_one(chosen)
+        ends.append(end)
+    for h, own_host in enumerate(on):
+        intervals, sizes = zip(*own_host, strict=True)
+        model.add_cumulative(intervals, sizes, int(topology.capacity[h, 0]) // MILLI)
+    if objective == "makespan":
+        over = model.new_int_var(0, last, "")
+        model.add_max_equality(over, ends)
+        model.minimize(over)
+    else:
+        model.minimize(
+            sum(
+                int(job.weight) * (end - int(job.arrival_s))
+                for job, end in zip(instance.jobs, ends, strict=True)
+            )
+        )
+    solver = cp_model.CpSolver()
+    solver.parameters.max_time_in_seconds = seconds
+    solver.parameters.num_workers = workers
+    solver.parameters.random_seed = seed
+    solver.parameters.use_disjunctive_constraint_in_cumulative = False
+    status = solver.solve(model)
+    if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+        return PlainAnswer(math.inf, -math.inf)
+    return PlainAnswer(solver.objective_value, solver.best_objective_bound)
+
+
+def _run_s(job: Job, configuration: Configuration) -> int:
+    return round(job.work / configuration.rate)

@@ -1,0 +1,121 @@
+"""Moldable gangs: the gap that is promised, beside a plain CP-SAT model.
+
+Wall times are those of a machine of one's own: on a shared one the promise of a size may be missed
+for want of a processor, so that CPU seconds are printed too. The plain model gets so many times as
+long as alloc (``--times``), and must not be better.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import alloc
+from alloc.certificate import OPTIMALITY_GAP
+from alloc.instances.recipes.gangs import moldable
+from benchmarks.alternatives.plain_gangs import solve_plainly
+from benchmarks.environment import describe_environment
+from benchmarks.verdict import Verdict, conclude
+
+ON_REQUEST = True  # half an hour, and ten times that with the plain model
+
+
+@dataclass(frozen=True)
+class Promise:
+    """What an instance is promised.
+
+    Parameters
+    ----------
+    parameters
+        Of `alloc.instances.recipes.gangs.moldable`.
+    gap
+        Largest relative gap.
+    seconds
+        Wall time of the search.
+    """
+
+    parameters: Mapping[str, int]
+    gap: float
+    seconds: float
+
+
+PROMISES = {
+    "12-on-2": Promise({"num_jobs": 12, "num_hosts": 2, "seed": 21}, OPTIMALITY_GAP, 5.0),
+    "24-on-4": Promise({"num_jobs": 24, "num_hosts": 4, "seed": 22}, 0.02, 60.0),
+    "64-on-8": Promise({"num_jobs": 64, "num_hosts": 8, "seed": 23}, 0.03, 120.0),
+    "500-on-64": Promise({"num_jobs": 500, "num_hosts": 64, "seed": 24}, 0.05, 300.0),
+    "24-on-4-of-two-types": Promise(
+        {"num_jobs": 24, "num_hosts": 4, "gpu_types": 2, "span_s": 3600, "seed": 25}, 0.05, 60.0
+    ),
+    "64-on-8-of-two-types": Promise(
+        {"num_jobs": 64, "num_hosts": 8, "gpu_types": 2, "span_s": 7200, "seed": 26}, 0.08, 300.0
+    ),
+}
+"""Gangs on hosts, of one GPU type or, with arrivals, of two."""
+OBJECTIVES = ("makespan", "weighted_jct")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Print a line for each instance and objective; return 1 if a promise is not kept."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.moldable_gangs")
+    parser.add_argument("--id", action="append", choices=list(PROMISES), help="repeat for more")
+    parser.add_argument("--objective", action="append", choices=OBJECTIVES)
+    parser.add_argument("--times", type=float, default=0.0, help="time of the plain model, in ours")
+    parser.add_argument("--share", type=float, default=1.0, help="of the seconds that are promised")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--workers", type=int, default=2)
+    arguments = parser.parse_args(argv)
+    verdicts = []
+    for name in arguments.id or PROMISES:
+        promise = PROMISES[name]
+        instance = moldable(name, **promise.parameters)
+        for objective in arguments.objective or OBJECTIVES:
+            seconds = promise.seconds * arguments.share
+            began = time.process_time()
+            certificate = alloc.solve(
+                instance,
+                "moldable",
+                objective=objective,
+                limits=alloc.Limits(
+                    seconds=seconds, seed=arguments.seed, workers=arguments.workers
+                ),
+            ).certificate
+            cpu_s = time.process_time() - began
+            gap, value = certificate.gap, certificate.objective
+            assert gap is not None
+            assert value is not None
+            print(
+                f"{name} {objective}: {value:.7g}, bound {certificate.bound:.7g} "
+                f"({certificate.bound_proof}), gap {gap:.3%}, {certificate.seconds:.1f} s, "
+                f"{cpu_s:.1f} CPU s",
+                flush=True,
+            )
+            verdicts.append(
+                Verdict(
+                    f"{name} {objective} to {promise.gap:.2g}", f"{gap:.3%}", gap <= promise.gap
+                )
+            )
+            if arguments.times:
+                plain = solve_plainly(
+                    instance, objective, seconds * arguments.times, arguments.workers
+                )
+                print(
+                    f"  plain CP-SAT: {plain.objective:.7g}, bound {plain.bound:.7g}, "
+                    f"gap {plain.gap:.3%}"
+                )
+                verdicts.append(
+                    Verdict(
+                        f"{name} {objective} never worse than a plain model",
+                        f"{value:.7g} against {plain.objective:.7g}",
+                        value <= plain.objective * (1 + OPTIMALITY_GAP),
+                    )
+                )
+    return conclude(verdicts)
+
+
+if __name__ == "__main__":
+    print(describe_environment())
+    sys.exit(main())

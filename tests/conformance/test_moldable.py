@@ -1,0 +1,322 @@
+"""Moldable gangs: what is special to F3; the registry's tests hold it to enumeration."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+import alloc
+from alloc import Configuration, HostType, Instance, Job, TaskGroup
+from alloc.backends import SolverOptions, cpsat
+from alloc.comparison import compare
+from alloc.errors import InstanceError, UnsupportedFeatureError
+from alloc.families import FAMILIES
+from alloc.formulation import CpSatModel
+from alloc.models.moldable.bounds import PricesOfTime, misses_deadlines, pool_of
+from alloc.models.moldable.cpsat_model import Builder, Units
+from alloc.models.moldable.data import moldable_data
+from alloc.models.moldable.serial import Timeline, by_choices, by_ways, plan_of
+from alloc.objectives import ScheduleObjective
+from alloc.topology import flat_cluster
+from alloc.verification.moldable import verify_moldable
+from alloc.workload import Elasticity, rigid_gang
+from benchmarks.tiny.family import disagreement
+from benchmarks.tiny.moldable import MOLDABLE, best_ends
+
+WAYS = ("auto", "cpsat", "pyomo")
+
+
+def speed(gpus: int, rate: float, **more: str) -> Configuration:
+    return Configuration((TaskGroup("worker", gpus, 1000),), rate, more.get("kind"), "host")
+
+
+def gang(name: str, ways: tuple[Configuration, ...], work: float, **more: object) -> Job:
+    kind: Elasticity = "rigid" if len(ways) == 1 else "moldable"
+    return Job(name, 0.0, work, ways, elasticity=kind, preemptible=False).replace(**more)
+
+
+def value_of(name: str, jobs: Sequence[Job], ends: Sequence[float]) -> float:
+    measure = alloc.objectives.objective(name)
+    assert isinstance(measure, ScheduleObjective)
+    return measure.of_completions(jobs, ends)
+
+
+def boxes(number: int, gpus: int = 4) -> alloc.Topology:
+    return flat_cluster("boxes", HostType("box", gpus, "gpu"), number)
+
+
+def drawn(seed: int, number: int = 6, hosts: int = 2) -> Instance:
+    rng = np.random.default_rng(seed)
+    jobs = []
+    for j in range(number):
+        scaling = rng.uniform(0.4, 0.95)
+        ways = tuple(speed(n, float(n**scaling)) for n in (1, 2, 4))
+        jobs.append(gang(f"j{j}", ways, float(rng.integers(20, 200)), weight=float(1 + j % 3)))
+    return Instance(f"drawn-{seed}", boxes(hosts), tuple(jobs))
+
+
+@pytest.mark.parametrize("seed", range(100, 104))
+def test_every_way_agrees_with_enumeration_on_more_seeds(seed: int) -> None:
+    problem = MOLDABLE.problem(seed)
+    truth = MOLDABLE.truth(problem)
+    for way in ("auto", "cpsat"):
+        assert disagreement(truth, MOLDABLE.solve(problem, way, 20.0)) is None, way
+
+
+def test_hosts_count_where_totals_would_do() -> None:
+    """Three gangs of three GPUs fit twelve GPUs at once, but each host of four takes one."""
+    jobs = tuple(gang(f"j{n}", (speed(3, 1.0),), 10.0) for n in range(4))
+    for way in WAYS:
+        result = alloc.solve(Instance("threes", boxes(3), jobs), "moldable", way)
+        assert (result.status, result.objective) == ("optimal", 20.0)
+
+
+def test_dual_feasible_functions_prove_it_in_numpy() -> None:
+    """The GPUs alone say 15 s; that no two such gangs share a host says 20 s."""
+    jobs = tuple(gang(f"j{n}", (speed(3, 1.0),), 10.0) for n in range(4))
+    result = alloc.solve(Instance("threes", boxes(2), jobs), "moldable")
+    assert (result.objective, result.certificate.bound_proof) == (20.0, "recomputed")
+
+
+def test_a_gang_runs_once() -> None:
+    """Two runs may be a schedule, and are no answer to this question."""
+    instance = Instance("one", boxes(2), (gang("a", (speed(2, 1.0),), 10.0),))
+    run = alloc.solve(instance, "moldable").require_solution().runs[0]
+    halves = alloc.Schedule(
+        (
+            alloc.Run("a", 0, 0.0, 5.0, run.tasks),
+            alloc.Run("a", 0, 5.0, 10.0, run.tasks),
+        )
+    )
+    assert alloc.verify(instance, halves) == []
+    assert [v.code for v in verify_moldable(instance, halves)] == ["runs"]
+    with pytest.raises(InstanceError, match="runs once"):
+        alloc.solve(instance, "moldable", warm_start=halves)
+
+
+def test_jobs_that_may_pause_are_named_in_the_assumptions() -> None:
+    instance = drawn(1, 2)
+    free = instance.replace(jobs=tuple(j.replace(preemptible=True) for j in instance.jobs))
+    assert "run through" in alloc.solve(free, "moldable").assumptions[0]
+    assert alloc.solve(instance, "moldable").assumptions == ()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("factor", [2.0**-9, 1e6])
+def test_no_unit_of_time_changes_what_is_said(factor: float) -> None:
+    instance = drawn(3, 4)
+    scaled = instance.replace(
+        jobs=tuple(job.replace(work=job.work * factor) for job in instance.jobs)
+    )
+    for objective in ("makespan", "weighted_jct"):
+        small, large = (
+            alloc.solve(each, "moldable", objective=objective) for each in (instance, scaled)
+        )
+        assert small.status == large.status == "optimal"
+        assert small.objective is not None
+        assert large.objective == pytest.approx(small.objective * factor, rel=1e-6)
+
+
+def test_run_times_that_differ_by_a_billion_prove_nothing_false() -> None:
+    """The unit is that of the long job, so the bound may lose the short ones, and is no more."""
+    jobs = (
+        gang("long", (rigid_gang(3),), 1e9),
+        *(gang(f"short-{n}", (rigid_gang(2),), 1.0 + n / 7, weight=1e6) for n in range(3)),
+    )
+    instance = Instance("far", boxes(1), jobs)
+    for objective in ("makespan", "weighted_jct"):
+        best = min(value_of(objective, jobs, ends) for ends in best_ends(instance))
+        for way in ("auto", "cpsat"):
+            result = alloc.solve(instance, "moldable", way, objective=objective)
+            assert result.objective == pytest.approx(best, rel=1e-6)
+            assert result.bound <= best * (1 + 1e-9)
+
+
+def test_weights_that_differ_by_a_billion_prove_nothing_false() -> None:
+    jobs = tuple(
+        gang(f"j{n}", (rigid_gang(2),), 10.0 + n, weight=10.0 ** (3 * n)) for n in range(4)
+    )
+    instance = Instance("weights", boxes(1, 2), jobs)
+    best = min(value_of("weighted_jct", jobs, ends) for ends in best_ends(instance))
+    for way in WAYS:
+        result = alloc.solve(instance, "moldable", way, objective="weighted_jct")
+        assert result.objective == pytest.approx(best, rel=1e-6)
+        assert result.bound <= best * (1 + 1e-9)
+
+
+def test_an_answer_is_never_worse_than_its_start() -> None:
+    instance = drawn(5, 8)
+    data = moldable_data(instance, "weighted_jct")
+    start = by_ways(data, range(8), [0] * 8).schedule(data)
+    before = alloc.objectives.objective("weighted_jct").evaluate(instance, start)
+    limits = alloc.Limits(seconds=0.05)
+    result = alloc.solve(
+        instance, "moldable", objective="weighted_jct", limits=limits, warm_start=start
+    )
+    assert result.objective is not None
+    assert result.objective <= before
+
+
+def test_levels_keep_what_was_reached() -> None:
+    instance = drawn(7, 4, 1)
+    ends = best_ends(instance)
+    least = min(max(own) for own in ends)
+    kept = (own for own in ends if max(own) <= least * (1 + 1e-9))
+    best = min(value_of("weighted_jct", instance.jobs, own) for own in kept)
+    result = alloc.solve(instance, "moldable", objective="makespan then weighted_jct")
+    assert [c.objective for c in result.stages] == pytest.approx([least, best], rel=1e-6)
+
+
+def test_deadlines_that_cannot_all_be_kept_are_infeasible() -> None:
+    jobs = tuple(gang(f"j{n}", (speed(4, 1.0),), 10.0, deadline_s=15.0) for n in range(2))
+    for way in WAYS:
+        result = alloc.solve(Instance("late", boxes(1), jobs), "moldable", way)
+        assert result.status == "infeasible", way
+    alone = Instance("late", boxes(1), (jobs[0].replace(deadline_s=9.0),))
+    assert "at the earliest" in str(alloc.solve(alone, "moldable").conflict)
+
+
+def test_what_is_not_modelled_is_refused_with_the_cure() -> None:
+    share = Configuration((TaskGroup("worker", 1, 500),), 1.0)
+    instance = Instance("shares", boxes(1), (gang("a", (share,), 1.0),))
+    with pytest.raises(UnsupportedFeatureError, match=r"share a GPU.*malleable"):
+        alloc.solve(instance, "moldable")
+    runs = drawn(1, 2).replace(running=(alloc.Assignment("j0", 0),))
+    with pytest.raises(UnsupportedFeatureError, match="idle cluster"):
+        alloc.solve(runs, "moldable")
+
+
+def test_a_gang_with_countless_placements_is_refused_by_models_and_solved_by_the_method() -> None:
+    """Sixteen tasks on twelve hosts: the pooled rows prove what the listed placements reach."""
+    jobs = tuple(gang(f"j{n}", (rigid_gang(16),), 10.0 + n) for n in range(5))
+    instance = Instance("spread", boxes(12), jobs)
+    with pytest.raises(UnsupportedFeatureError, match='within="host"'):
+        alloc.solve(instance, "moldable", "cpsat")
+    result = alloc.solve(instance, "moldable", limits=alloc.Limits(seconds=1.0))
+    assert result.objective == 23.0
+    assert result.bound <= 23.0
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_prices_of_any_kind_prove_a_bound(seed: int) -> None:
+    """Random prices, and the schedules of random lists, which cost no less."""
+    rng = np.random.default_rng(seed)
+    instance = drawn(seed, 5)
+    data = moldable_data(instance, "weighted_jct")
+    pool = pool_of(data)
+    edges = np.sort(np.concatenate([[0.0], rng.uniform(1.0, 400.0, 12)]))
+    priced = PricesOfTime(pool, data.target.level.jobs, edges)
+    bounds = [
+        priced.bound(rng.uniform(0, scale, (pool.load.shape[1], 12))) for scale in (0, 20, 200)
+    ]
+    for _ in range(20):
+        plan = by_ways(data, rng.permutation(5).tolist(), rng.integers(-1, 3, 5).tolist())
+        assert data.target.value(plan.completion) >= max(bounds) * (1 - 1e-12)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_starts_that_prices_leave_hold_every_better_schedule(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    data = moldable_data(drawn(seed, 5), "weighted_jct")
+    pool = pool_of(data)
+    priced = PricesOfTime(pool, data.target.level.jobs, np.linspace(0.0, 300.0, 20))
+    prices = rng.uniform(0, 30, (pool.load.shape[1], 19))
+    plans = [
+        by_ways(data, rng.permutation(5).tolist(), rng.integers(-1, 3, 5).tolist())
+        for _ in range(40)
+    ]
+    value = float(np.median([data.target.value(p.completion) for p in plans]))
+    low, high = priced.starts_within(prices, value)
+    first = pool.first
+    for plan in plans:
+        if data.target.value(plan.completion) <= value:
+            for j, (w, _) in enumerate(plan.choice):
+                at = int(first[j]) + w
+                assert low[at] - 1e-9 <= plan.start[j] <= high[at] + 1e-9
+
+
+def test_multipliers_of_any_kind_prove_no_deadline_missed_that_is_kept() -> None:
+    """The solver of the linear program is not believed: here it answers nonsense."""
+    rng = np.random.default_rng(0)
+    for seed in range(5):
+        data = moldable_data(drawn(seed, 5), "makespan")
+        pool = pool_of(data)
+        plan = by_ways(data, range(5), [-1] * 5)
+        kept = np.full(5, plan.completion.max())
+        nonsense = lambda model: -rng.exponential(1.0, len(model.row_lower))  # noqa: E731
+        assert not any(misses_deadlines(pool, kept, nonsense) for _ in range(20))
+
+
+@pytest.mark.parametrize("slot_s", [None, 10.0])
+def test_rounding_down_keeps_every_schedule(slot_s: float | None) -> None:
+    """A schedule in seconds is one of the model, whatever its units: CP-SAT takes it as a hint."""
+    for seed in range(3):
+        instance = drawn(seed, 5).replace(slot_s=slot_s)
+        data = moldable_data(instance, "weighted_jct")
+        plan = by_ways(data, range(5), [-1, 0, 1, 2, -1])
+        builder = Builder(data)
+        built = builder.built()
+        assert isinstance(built.model, CpSatModel)
+        assert built.start is not None
+        values = built.start(plan.schedule(data))
+        assert values is not None
+        for variable, value in zip(built.model.variables, values, strict=True):
+            built.model.model.add(variable == int(value))
+        raw = cpsat.solve(built.model, SolverOptions(5.0))
+        assert raw.status == "optimal"
+        assert raw.bound <= data.target.value(plan.completion) * (1 + 1e-12)
+        assert raw.values is not None
+        again = builder.plan_of_values(raw.values)
+        assert (again.completion <= plan.completion * (1 + 1e-6)).all()
+
+
+def test_units_are_exact_where_times_are_whole() -> None:
+    data = moldable_data(
+        Instance("whole", boxes(1), (gang("a", (speed(1, 1.0),), 7.0),)), "makespan"
+    )
+    units = Units.of(data)
+    assert units.unit_s == 1.0
+    assert (units.down(7.0), units.up(7.0), units.down(7.5), units.up(7.5)) == (7, 7, 7, 8)
+
+
+def test_a_timeline_counts_what_is_taken() -> None:
+    line = Timeline(3)
+    line.take(0.0, 10.0, 2)
+    line.take(5.0, 8.0, 1)
+    assert line.clash(0.0, 5.0, 1) is None
+    assert line.clash(0.0, 6.0, 1) == 8.0
+    assert line.clash(8.0, 9.0, 2) == 10.0
+    assert line.clash(10.0, 99.0, 3) is None
+
+
+def test_a_plan_is_read_back_from_its_schedule() -> None:
+    data = moldable_data(drawn(2, 6), "makespan")
+    plan = by_ways(data, [3, 1, 0, 5, 4, 2], [-1] * 6)
+    found = plan_of(data, plan.schedule(data))
+    assert found is not None
+    assert found.choice == plan.choice
+    again = by_choices(data, plan.order(), plan.choice)
+    assert (again.completion <= plan.completion + 1e-9).all()
+    assert math.isfinite(data.target.value(again.completion))
+
+
+def test_a_comparison_takes_its_bound_from_gangs_that_run_once() -> None:
+    instance = drawn(4, 5)
+    table = compare(
+        [instance], ["fifo", "lpt", "turn-around"], objective="makespan", time_limit_s=5
+    )
+    bound = next(iter(table.bounds.values()))
+    assert bound.certificate is not None
+    assert bound.certificate.formulation == "moldable"
+    free = instance.replace(jobs=tuple(j.replace(preemptible=True) for j in instance.jobs))
+    table = compare([free], ["fifo"], objective="makespan", time_limit_s=2)
+    assert next(iter(table.bounds.values())).certificate.formulation == "malleable"
+    table = compare([free], ["fifo"], objective="makespan", formulation="moldable", time_limit_s=2)
+    assert "may pause" in str(next(iter(table.bounds.values())).error)
+
+
+def test_the_family_is_found_by_name() -> None:
+    assert FAMILIES["moldable"].code == "F3"
