@@ -50,6 +50,7 @@ FAMILIES |= {
             objectives=tuple(o.name for o in OBJECTIVES.values() if isinstance(o, RoundUtility)),
             models=("arrays", "pyomo", "cpsat"),
             methods={AUTO: "alloc.solving.round.method:solve_round"},
+            features=("refusal",),
             measure=_MEASURE,
             checker=_CHECKER,
         ),
@@ -82,7 +83,14 @@ FAMILIES |= {
             objectives=tuple(o.name for o in PLACEMENT_OBJECTIVES),
             models=("arrays", "pyomo", "cpsat"),
             methods={AUTO: "alloc.solving.placement.method:solve_placement"},
-            features=("placement rules", "GPU memory", "affinities", "moves", "borrowing"),
+            features=(
+                "placement rules",
+                "GPU memory",
+                "affinities",
+                "moves",
+                "borrowing",
+                "refusal",
+            ),
             goals=True,
             conflict="capacity, placement rules and the jobs that must keep running together leave "
             "no placement; allow moves or evictions, relax a rule or add hosts",
@@ -101,7 +109,7 @@ FAMILIES |= {
             objectives=("weight_placed", "gpus_placed", "gpus_used", "reconfigurations"),
             models=("arrays", "pyomo"),
             methods={AUTO: "alloc.solving.sharing.method:solve_sharing"},
-            features=("MIG slices", "GPU memory"),
+            features=("MIG slices", "GPU memory", "refusal"),
             conflict="the GPUs, CPU, memory and quotas do not hold all jobs at once; take the "
             "objective weight_placed, which chooses, or add hosts",
             measure=_MEASURE,
