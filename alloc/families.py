@@ -20,6 +20,7 @@ from alloc.family import Family as Family
 from alloc.family import kind_of_class as kind_of_class
 from alloc.family import load as load
 from alloc.objectives import (
+    ADMISSION_OBJECTIVES,
     OBJECTIVES,
     PLACEMENT_OBJECTIVES,
     SCHEDULE_OBJECTIVES,
@@ -68,6 +69,25 @@ FAMILIES |= {
             models=("arrays", "pyomo", "cpsat"),
             methods={AUTO: "alloc.solving.malleable.method:solve_malleable"},
             default=True,
+            measure=_MEASURE,
+            checker=_CHECKER,
+        ),
+        Family(
+            name="admission",
+            code="F6",
+            title="Admission: which jobs with deadlines to accept, and who runs when?",
+            problem=INSTANCE,
+            solution=SCHEDULE,
+            solution_kind="solution",
+            page="alloc.models.admission",
+            objective="value",
+            objectives=tuple(o.name for o in ADMISSION_OBJECTIVES),
+            goals=True,
+            models=("arrays", "pyomo"),
+            methods={AUTO: "alloc.solving.admission.method:solve_admission"},
+            features=("refusal",),
+            conflict="the jobs that may not be refused cannot all complete by their deadlines and "
+            "the horizon; let some be refused, move limits, or add hosts",
             measure=_MEASURE,
             checker=_CHECKER,
         ),

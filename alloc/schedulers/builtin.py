@@ -18,6 +18,8 @@ SCHEDULERS: Mapping[str, str] = {
     "optimus": "alloc.schedulers.optimus:Optimus",
     "random-ps": "alloc.schedulers.random_ps:RandomPs",
     "set-rule": "alloc.schedulers.learned.job_set_rule:SetRule",
+    "edf": "alloc.schedulers.edf:Edf",
+    "elasticflow": "alloc.schedulers.elasticflow:ElasticFlow",
     "exact-progress": "alloc.schedulers.exact_round:exact_progress",
     "exact-remaining-time": "alloc.schedulers.exact_round:exact_remaining_time",
     "exact-goodput": "alloc.schedulers.exact_round:exact_goodput",

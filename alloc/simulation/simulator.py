@@ -342,7 +342,9 @@ def _result(engine: Engine, forecast: Forecast, check: bool) -> SimulationResult
     schedule = Schedule(
         tuple(sorted(record.runs, key=lambda run: (index[run.job], run.start_s))),
         {
-            job_id: f"not complete when the simulation stopped at {engine.end_s:g} s."
+            job_id: f"refused by {name} at {engine.refused[job_id]:g} s."
+            if job_id in engine.refused
+            else f"not complete when the simulation stopped at {engine.end_s:g} s."
             for job_id, end in completion_s.items()
             if end is None
         },
