@@ -22,17 +22,22 @@ from alloc.backends.weak_duality import WeakDuality
 from alloc.certificate import OPTIMALITY_GAP, BoundProof, Limit, is_within
 from alloc.families import FAMILIES
 from alloc.formulation import Array, ArrayModel, BuiltModel, RawResult
-from alloc.models.admission.arrays import array_model, build_data
+from alloc.models.admission.arrays import Columns, array_model, build_data, start_values
 from alloc.models.admission.data import AdmissionData, admission_data
 from alloc.objectives import is_kept
 from alloc.problems.allocation.instance import Instance
 from alloc.problems.allocation.solution import Schedule, Solution
 from alloc.solving.admission.flow import FlowCuts, network_of
+from alloc.solving.admission.neighbourhood import Neighbourhoods
 from alloc.solving.admission.shares import fill
 from alloc.solving.outcome import Outcome, Progress, Settings
 from alloc.solving.refinement import Question, solve_refined
 
 _BACKEND = "alloc admission + HiGHS"
+_LARGE = 3_000
+"""Columns from which jobs are planned again in parts first: smaller programs end by themselves."""
+_IMPROVE_SHARE = 0.7
+"""Part of the time for that."""
 
 
 def solve_admission(
@@ -80,9 +85,28 @@ class _Search:
         model, columns = array_model(self.data)
         if (infeasible := self._relax(model, columns)) is not None:
             return infeasible
+        if not self._is_proved():
+            self._improve(model, columns)
         if self._is_proved():
             return self.outcome(None)
         return self._by_program()
+
+    def _improve(self, model: ArrayModel, columns: list[Columns]) -> None:
+        """Plan some jobs again, where the whole program is too large to be solved at once."""
+        data, settings = self.data, self.settings
+        level = [term.name for _, term in data.level.terms]
+        if level != ["value"] or data.held or len(model.cost) < _LARGE or self.best is None:
+            return
+        start = start_values(data, columns, len(model.cost), self.best)
+        if start is None:
+            return
+        within = settings.within(_IMPROVE_SHARE * settings.seconds_left())
+        search = Neighbourhoods(data, model, columns, within)
+        for values in search.run(start):
+            self.take(data.schedule(*search.answer(values)))
+            self.report(f"neighbourhoods: value {self.question.value(self.best):g}")
+            if self._is_proved():
+                return
 
     def _orders(self) -> Iterator[list[int]]:
         """Yield orders of the jobs: promised ones first, then by deadline, density and value."""
@@ -127,7 +151,7 @@ class _Search:
         limited = not self._is_proved() and self.settings.time_is_up()
         return self.outcome("time" if limited else None)
 
-    def _relax(self, model: ArrayModel, columns: list[object]) -> Outcome[Solution] | None:
+    def _relax(self, model: ArrayModel, columns: list[Columns]) -> Outcome[Solution] | None:
         """Take the bound of the linear relaxation, and what its values say of the order."""
         program = LinearProgram(model)
         found = program.solve(self.settings.seconds_left())
@@ -141,7 +165,7 @@ class _Search:
         if math.isfinite(bound):
             self.bound, self.proof = self._rounded(bound), "recomputed"
         self.report(f"linear relaxation: bound {self.bound:g}")
-        accepted = np.array([found.values[at.a] for at in columns])  # type: ignore[attr-defined]
+        accepted = np.array([found.values[at.a] for at in columns])
         promised = np.array([not job.refusable for job in self.data.jobs])
         for key in (-accepted, -np.round(accepted, 1)):
             order = np.lexsort((self.data.grid.data.limit, key, ~promised))
