@@ -98,7 +98,7 @@ ADMISSION_OBJECTIVES = (
     AdmissionObjective(
         "value",
         "max",
-        "",
+        "weight",
         "Sum of the weights of the jobs that complete within their deadline and the horizon.",
         _value,
     ),
