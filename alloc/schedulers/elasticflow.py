@@ -16,7 +16,7 @@ from alloc.packing import place_jointly
 from alloc.problems.allocation.solution import Assignment
 from alloc.schedulers.srtf import work_of
 from alloc.schedulers.state import ClusterState, Decision, JobView, Knowledge
-from alloc.solving.admission.shares import minimum_share
+from alloc.solving.admission.shares import minimum_share, steady_share
 from alloc.units import MILLI
 
 _HORIZON = 4096
@@ -34,8 +34,8 @@ class _Planned:
     @cached_property
     def columns(self) -> list[int]:
         """Its configurations with GPUs that make progress, fewest GPUs first."""
-        own = self.view.configurations
-        usable = [c for c, way in enumerate(own) if way.rate > 0]
+        own, bound = self.view.configurations, self.view.bound_to
+        usable = [c for c, way in enumerate(own) if way.rate > 0 and bound in (None, c)]
         return sorted(usable, key=lambda c: (own[c].demand[0], -own[c].rate))
 
     @cached_property
@@ -61,8 +61,10 @@ class _Planned:
     def share(self, free: Array) -> list[tuple[int, int]] | None:
         """Return the slots and columns of its minimum satisfactory share, shape of free (T, 1)."""
         need = work_of(self.view)[1] * (1 - 1e-9)
-        own = free[: len(self.usable)]
-        return minimum_share(self.rate, self.gpus[:, None], self.usable, need, own)
+        given = (self.rate, self.gpus[:, None], self.usable, need, free[: len(self.usable)])
+        if self.view.elasticity == "malleable":
+            return minimum_share(*given)
+        return steady_share(*given, whole=False)
 
 
 class ElasticFlow:
@@ -131,10 +133,10 @@ class ElasticFlow:
                 "elasticflow plans in slots, and the instance has none; set its slot_s."
             )
         for view in state.jobs:
-            if not view.preemptible or view.elasticity == "moldable":
+            if not view.preemptible:
                 raise UnsupportedFeatureError(
-                    f'elasticflow pauses and resizes jobs; job "{view.id}" is '
-                    f"{'not preemptible' if not view.preemptible else view.elasticity}: take edf."
+                    f'elasticflow pauses jobs, and job "{view.id}" is not preemptible; make it so, '
+                    "or take edf."
                 )
         return state.slot_s
 
@@ -153,25 +155,26 @@ class ElasticFlow:
         for job in others:
             now[job.view.id] = (job, -1)
         free = total - sum(float(job.gpus[k]) for job, k in now.values() if k >= 0)
-        queue: list[tuple[int, float, tuple[float, int], str]] = []
+        queue: list[tuple[int, float, tuple[float, int], str, int]] = []
 
         def offer(name: str) -> None:
             """Offer a job its next larger size that is faster."""
             job, k = now[name]
             larger = _next_size(job, k)
+            if name in plan and job.view.elasticity != "malleable":
+                # Its promise is for one size, which it then has to keep.
+                larger = plan[name][0][1] if k < 0 else None
             if larger is not None:
                 # Jobs with a promise come first.
                 late = int(name not in plan)
                 growth = _gpu_time(job, larger) - (_gpu_time(job, k) if k >= 0 else 0.0)
-                heapq.heappush(queue, (late, growth, job.view.in_order, name))
+                heapq.heappush(queue, (late, growth, job.view.in_order, name, larger))
 
         for name in now:
             offer(name)
         while queue:
-            *_, name = heapq.heappop(queue)
+            *_, name, larger = heapq.heappop(queue)
             job, k = now[name]
-            larger = _next_size(job, k)
-            assert larger is not None
             more = float(job.gpus[larger]) - (float(job.gpus[k]) if k >= 0 else 0.0)
             if more <= free + 1e-9:
                 free -= more

@@ -53,7 +53,7 @@ def instance(*jobs: Job, gpus: int = 4) -> Instance:
 def test_a_sample_of_tiny_instances_agrees_with_enumeration() -> None:
     """The sweep of 2,000 is `python -m benchmarks.exhaustive`; every model is in the registry's."""
     tiny = TINY["admission"]
-    for seed in range(1000, 1040):
+    for seed in range(1000, 1016):
         problem = tiny.problem(seed)
         assert disagreement(tiny.truth(problem), tiny.solve(problem, "auto", 20.0)) is None, seed
 
