@@ -64,7 +64,9 @@ def admit_command(
 
         for answer in found.answers:
             print_text(answer.sentence)
-        show(certificate_table(found.result.certificate, ""))
+        # The value comes first; what later levels reached is in the result.
+        shown = (*found.result.stages, found.result.certificate)[0]
+        show(certificate_table(shown, ""))
     if found.result.conflict is not None:
         say(f"infeasible: {found.result.conflict}")
     return code_of_result(found.result)

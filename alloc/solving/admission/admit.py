@@ -193,7 +193,8 @@ def _refused(instance: Instance, job: Job, schedule: Schedule, settings: Setting
     data = admission_data(instance)
     alone = data.hopeless.get(instance.job_index[job.id])
     if alone is not None:
-        return Answer(job.id, False, f"{head}: {alone}.")
+        why = alone.removeprefix(f'job "{job.id}" ')
+        return Answer(job.id, False, f"{head}: it {why}.")
     left_out = {j.id for j in instance.jobs if j.id in schedule.unplaced and j.id != job.id}
     kept = tuple(j.replace(refusable=False) for j in instance.jobs if j.id not in left_out)
     found = None if settings.time_is_up() else shortage(instance.replace(jobs=kept), settings)
