@@ -20,6 +20,7 @@ SCHEDULERS: Mapping[str, str] = {
     "set-rule": "alloc.schedulers.learned.job_set_rule:SetRule",
     "edf": "alloc.schedulers.edf:Edf",
     "elasticflow": "alloc.schedulers.elasticflow:ElasticFlow",
+    "exact-admission": "alloc.schedulers.exact_admission:ExactAdmission",
     "exact-progress": "alloc.schedulers.exact_round:exact_progress",
     "exact-remaining-time": "alloc.schedulers.exact_round:exact_remaining_time",
     "exact-goodput": "alloc.schedulers.exact_round:exact_goodput",

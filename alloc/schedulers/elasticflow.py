@@ -23,8 +23,12 @@ _HORIZON = 4096
 """Slots up to which shares are planned; later deadlines count as that far."""
 
 
+Plan = dict[str, list[tuple[int, int]]]
+"""For each job, by id, the slots from now on in which it runs, and the size in each."""
+
+
 @dataclass
-class _Planned:
+class Planned:
     """A job with the slots before its deadline, as seen at a decision."""
 
     view: JobView
@@ -104,19 +108,19 @@ class ElasticFlow:
         """Return the decision at `state.now_s`."""
         slot_s = self._slot_s(state)
         total = float(state.topology.num_gpus)
-        jobs = [_Planned(view, slot_s, state.now_s) for view in state.jobs]
+        jobs = [Planned(view, slot_s, state.now_s) for view in state.jobs]
         dated = [job for job in jobs if job.view.deadline_s is not None]
         refused: list[str] = []
         admitted = [job for job in dated if job.view.id in self._admitted]
-        plan = _filled(admitted, total)
+        plan = self._plan(admitted, total)
         # Who cannot meet its deadline any more, its work having been estimated, waits like others.
         admitted = [job for job in admitted if job.view.id in plan]
         for job in dated:
             if job.view.id in self._known:
                 continue
             self._known.add(job.view.id)
-            longer = _filled([*admitted, job], total)
-            if len(longer) == len(admitted) + 1:
+            longer = self._with(job, admitted, plan, total)
+            if longer is not None:
                 admitted.append(job)
                 plan = longer
                 self._admitted.add(job.view.id)
@@ -125,7 +129,22 @@ class ElasticFlow:
         gone = set(refused)
         others = [j for j in jobs if j.view.id not in gone and j.view.id not in plan]
         chosen = self._grown(admitted, others, plan, total)
+        self._decided(plan)
         return Decision(self._placed(state, chosen), refuse=tuple(refused))
+
+    def _plan(self, admitted: Sequence[Planned], total: float) -> Plan:
+        """Return what the admitted jobs hold from now on; who is not in it cannot be kept."""
+        return filled(admitted, total)
+
+    def _with(
+        self, job: Planned, admitted: Sequence[Planned], plan: Plan, total: float
+    ) -> Plan | None:
+        """Return the plan with one job more, None where it is not admitted."""
+        longer = filled([*admitted, job], total)
+        return longer if len(longer) == len(admitted) + 1 else None
+
+    def _decided(self, plan: Plan) -> None:
+        """Take note of the plan that is carried out."""
 
     def _slot_s(self, state: ClusterState) -> float:
         if state.slot_s is None:
@@ -142,13 +161,13 @@ class ElasticFlow:
 
     def _grown(
         self,
-        admitted: Sequence[_Planned],
-        others: Sequence[_Planned],
-        plan: dict[str, list[tuple[int, int]]],
+        admitted: Sequence[Planned],
+        others: Sequence[Planned],
+        plan: Plan,
         total: float,
-    ) -> dict[str, tuple[_Planned, int]]:
+    ) -> dict[str, tuple[Planned, int]]:
         """Return what runs in the coming slot: shares, and what marginal return adds."""
-        now: dict[str, tuple[_Planned, int]] = {}
+        now: dict[str, tuple[Planned, int]] = {}
         for job in admitted:
             first = [k for t, k in plan[job.view.id] if t == 0]
             now[job.view.id] = (job, first[0] if first else -1)
@@ -183,7 +202,7 @@ class ElasticFlow:
         return {name: (job, k) for name, (job, k) in now.items() if k >= 0}
 
     def _placed(
-        self, state: ClusterState, chosen: dict[str, tuple[_Planned, int]]
+        self, state: ClusterState, chosen: dict[str, tuple[Planned, int]]
     ) -> tuple[Assignment, ...]:
         """Return the gangs on hosts, where they stood if all fit there, else all anew."""
         order = sorted(chosen.values(), key=lambda own: -own[0].gpus[own[1]])
@@ -210,11 +229,11 @@ class ElasticFlow:
         return tuple(assign)
 
 
-def _filled(jobs: Sequence[_Planned], total: float) -> dict[str, list[tuple[int, int]]]:
+def filled(jobs: Sequence[Planned], total: float) -> Plan:
     """Return the shares of jobs in order of deadline; who finds none is not in it."""
     longest = max((len(job.usable) for job in jobs), default=0)
     free = np.full((longest, 1), total)
-    plan: dict[str, list[tuple[int, int]]] = {}
+    plan: Plan = {}
     for job in sorted(jobs, key=lambda job: (job.view.deadline_s or 0.0, job.view.in_order)):
         share = job.share(free)
         if share is None:
@@ -225,13 +244,13 @@ def _filled(jobs: Sequence[_Planned], total: float) -> dict[str, list[tuple[int,
     return plan
 
 
-def _next_size(job: _Planned, k: int) -> int | None:
+def _next_size(job: Planned, k: int) -> int | None:
     """Return the next larger size of a job that is faster than its k-th, None at the top."""
     rate = float(job.rate[k]) if k >= 0 else 0.0
     larger = [i for i in range(k + 1, len(job.rate)) if job.rate[i] > rate]
     return larger[0] if larger else None
 
 
-def _gpu_time(job: _Planned, k: int) -> float:
+def _gpu_time(job: Planned, k: int) -> float:
     """Return the GPU time that a job's remaining work takes in its k-th size, GPU slots."""
     return work_of(job.view)[1] / float(job.rate[k]) * float(job.gpus[k])
