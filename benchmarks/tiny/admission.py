@@ -14,6 +14,7 @@ from random import Random
 
 from alloc.objectives import is_best_effort
 from alloc.problems.allocation.instance import Instance, Tenant
+from alloc.problems.allocation.solution import Assignment
 from alloc.result import Limits
 from alloc.solving import solve as solve_instance
 from alloc.topology import Host, HostType, Topology
@@ -127,7 +128,18 @@ def _general(rng: Random, scaled: bool, large: bool) -> Instance | None:
             )
         )
     horizon = slot_s * rng.randint(4, 8) if rng.random() < 0.1 else None
-    return accepted(topology, jobs, slot_s=slot_s, tenants=tenants, horizon_s=horizon)
+    made = accepted(topology, jobs, slot_s=slot_s, tenants=tenants, horizon_s=horizon)
+    able = [] if made is None else [j for j in made.jobs if not j.refusable and not j.arrival_s]
+    if made is None or not able or rng.random() < 0.6:
+        return made
+    # One of the promised jobs runs before the start, its hosts not said.
+    first = rng.choice(able)
+    ways = [
+        c for c, way in enumerate(first.configurations) if way.rate > 0 and packs(topology, [way])
+    ]
+    if not ways:
+        return made
+    return made.replace(running=(Assignment(first.id, rng.choice(ways), ()),))
 
 
 def truth(problem: Problem) -> Truth:
@@ -203,7 +215,8 @@ def outcomes(instance: Instance) -> list[tuple[float, float, float]]:
         for c in able[j]:
             if only is not None and c != only:
                 continue
-            pause = job.restart_cost_s if started and last != c else 0.0
+            # It ran on hosts that are not said, so that none are the same.
+            pause = job.restart_cost_s if started and (last != c or t == 0) else 0.0
             rate = job.configurations[c].rate
             gpus = job.configurations[c].demand[0] / MILLI
             held = 0.0 if is_best_effort(job) else gpus * hours
@@ -234,11 +247,16 @@ def outcomes(instance: Instance) -> list[tuple[float, float, float]]:
                     found.add((own[0] + costs[0], own[1] + costs[1]))
         return _unbeaten(found)
 
+    held = {a.job: a.configuration for a in instance.running}
+    first: dict[str, State] = {}
+    for job in jobs:
+        c = held.get(job.id)
+        keeps = c if job.elasticity != "malleable" else None
+        first[job.id] = (job.work_left, c is not None, c, keeps)
     result = []
     for chosen in itertools.product(*((False, True) if j.refusable else (True,) for j in jobs)):
         states: tuple[State, ...] = tuple(
-            (job.work_left, False, None, None) if taken else None
-            for job, taken in zip(jobs, chosen, strict=True)
+            first[job.id] if taken else None for job, taken in zip(jobs, chosen, strict=True)
         )
         value = math.fsum(j.weight for j, taken in zip(jobs, chosen, strict=True) if taken)
         result += [(value, *costs) for costs in least(0, states)]

@@ -70,8 +70,15 @@ class _Search:
     ) -> None:
         self.data, self.question, self.settings, self.report = data, question, settings, report
         self.best: Schedule | None = None
-        self.bound = math.inf if data.level.sense == "max" else -math.inf
-        self.proof: BoundProof = "none"
+        self.bound, self.proof = self._first_bound()
+
+    def _first_bound(self) -> tuple[float, BoundProof]:
+        """Return what holds before anything is solved: no more than all that are not hopeless."""
+        level = self.data.level
+        if [term.name for _, term in level.terms] != ["value"]:
+            return (math.inf if level.sense == "max" else -math.inf), "none"
+        able = [job.weight for j, job in enumerate(self.data.jobs) if j not in self.data.hopeless]
+        return level.terms[0][0] * math.fsum(able), "recomputed"
 
     def run(self) -> Outcome[Solution]:
         """Search until the best schedule is proved, or the time is up."""
@@ -145,7 +152,8 @@ class _Search:
         answer = cuts.run(starts)
         if answer.infeasible:
             return self._infeasible()
-        self.bound, self.proof = answer.bound, answer.bound_proof
+        if not math.isinf(answer.bound):
+            self.bound, self.proof = answer.bound, answer.bound_proof
         if answer.held is not None:
             self.take(self.data.schedule(answer.held, answer.accepted))
         limited = not self._is_proved() and self.settings.time_is_up()
@@ -163,7 +171,8 @@ class _Search:
             return None
         bound = duality.bound(found.duals)
         if math.isfinite(bound):
-            self.bound, self.proof = self._rounded(bound), "recomputed"
+            closer = min if self.data.level.sense == "max" else max
+            self.bound, self.proof = closer(self.bound, self._rounded(bound)), "recomputed"
         self.report(f"linear relaxation: bound {self.bound:g}")
         accepted = np.array([found.values[at.a] for at in columns])
         promised = np.array([not job.refusable for job in self.data.jobs])
