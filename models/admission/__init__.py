@@ -67,6 +67,7 @@ Constraints
 (C3) capacity:    sum_jc a_jcr x_jtc <= B_r                                 for all t, r
 (C4) one choice:  x_jtc <= m_jc,  sum_c m_jc <= a_j                         for all j, t, c
 (C5) no pause:    s_jt >= sum_c x_jtc - sum_c x_j,t-1,c,  sum_t s_jt <= a_j  for all j, t
+                  sum_c x_j,t+1,c >= sum_c x_jtc + u_j,t+1 - 1 for j in E      for all j, t
 (C6) restarts:    z_jtc >= x_jtc - x_j,t-1,c + b_jt - 1;  b_jt >= b_j,t-1;
                   b_jt >= sum_c x_j,t-1,c                                   for all j, t, c
 (C7) best effort: (C1) to (C5) and (C7) of F2 with v, u, e and o            for all j in E

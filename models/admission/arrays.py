@@ -167,6 +167,10 @@ class _Builder:
             add(num, [(row, v, 1.0), (row, at.x, -1.0), *waiting], upper=0.0)
         if num:
             add(1, [(0, at.o, 1.0), (0, u[-1], -1.0)], upper=0.0)
+        if not self.data.jobs[j].preemptible and num:
+            # What is left over does not let it stop.
+            going: list[Term] = [(k[:-1, None], at.x[1:], 1.0), (k[:-1, None], at.x[:-1], -1.0)]
+            add(num - 1, [*going, (k[:-1], u[:-1], -1.0)], lower=-1.0)
 
     def capacity(self, columns: list[Columns]) -> None:
         """Add (C3) in units of each capacity, and (C8)."""

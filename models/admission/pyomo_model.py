@@ -148,6 +148,12 @@ def concrete_model(data: AdmissionData) -> pyo.ConcreteModel:
     def C5_no_pause(m: pyo.ConcreteModel, j: int) -> Any:
         return pyo.quicksum(m.s[j, t] for t in slots[j]) <= m.a[j]
 
+    @model.Constraint([(j, t) for j, t in lasting if t > slots[j].start])
+    def C5_until_complete(m: pyo.ConcreteModel, j: int, t: int) -> Any:
+        if data.jobs[j].preemptible:
+            return pyo.Constraint.Skip
+        return runs(m, j, t) >= runs(m, j, t - 1) + m.u[j, t] - 1
+
     @model.Constraint([j for j in sorted({j for j, _ in steady}) if slot_data.started[j]])
     def C5_goes_on(m: pyo.ConcreteModel, j: int) -> Any:
         return runs(m, j, slots[j].start) >= 1
