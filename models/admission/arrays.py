@@ -187,9 +187,9 @@ class _Builder:
                     row = np.broadcast_to((t * num_rows + r)[:, None], (len(t), len(touching)))
                     terms.append((row, at.x[:, touching], use[touching, r] / scale[row]))
         self.model.rows(_CAPACITY, len(limit), terms, upper=limit / scale)
-        for at, area, most in self.data.flow_cuts:
+        for jobs, area, most in self.data.flow_cuts:
             unit = most or 1.0
-            own = np.array([columns[j].a for j in at.tolist()], dtype=np.int64)
+            own = np.array([columns[j].a for j in jobs.tolist()], dtype=np.int64)
             self.model.row(_FLOW, [(own, area / unit)], upper=most / unit)
 
     def hosts(self, columns: list[Columns]) -> None:

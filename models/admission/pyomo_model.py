@@ -11,7 +11,7 @@ from alloc.formulation import BuiltModel, PyomoModel
 from alloc.models.admission.data import AdmissionData, admission_data
 from alloc.models.malleable.data import Array
 from alloc.models.malleable.grid import Held
-from alloc.models.named import configuration_names, name_variables
+from alloc.models.named import Names, configuration_names, name_variables
 from alloc.models.timed import TimedModel
 from alloc.objectives import Held as HeldLevel
 from alloc.objectives import WeightedSum
@@ -247,7 +247,7 @@ def concrete_model(data: AdmissionData) -> pyo.ConcreteModel:
         },
         "job, slot from 0, configuration: whether it runs so in the slot",
     )
-    accepted = {(ids[j],): model.a[j] for j in jobs}
+    accepted: dict[Names, Any] = {(ids[j],): model.a[j] for j in jobs}
     name_variables(model, "accept", accepted, "job: whether it is accepted")
     return model
 

@@ -39,7 +39,7 @@ def minimum_share(
     list of (int, int) or None
         Slots, counted from 0, with the configuration in each; None if no share is enough.
     """
-    fits = (use[None] <= free[:, None] + 1e-6).all(axis=2)
+    fits = np.asarray((use[None] <= free[:, None] + 1e-6).all(axis=2))
     order = np.argsort(rate, kind="stable")
     share = use.sum(axis=1)
     for size in np.unique(share):
@@ -69,7 +69,7 @@ def steady_share(
     whole
         Whether the slots must follow each other.
     """
-    fits = (use[None] <= free[:, None] + 1e-6).all(axis=2)
+    fits = np.asarray((use[None] <= free[:, None] + 1e-6).all(axis=2))
     for c in np.argsort(use.sum(axis=1), kind="stable").tolist():
         done = 0.0
         slots: list[int] = []
