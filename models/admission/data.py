@@ -67,7 +67,8 @@ class AdmissionData:
     def need(self) -> Array:
         """Work that counts as all of each job's, shape (J,)."""
         whole = np.array([job.work for job in self.jobs])
-        return np.asarray(self.grid.data.work - WORK_TOLERANCE * whole)
+        need: Array = self.grid.data.work - WORK_TOLERANCE * whole
+        return need
 
     @cached_property
     def gpus(self) -> tuple[Array, ...]:

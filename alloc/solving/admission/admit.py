@@ -22,7 +22,7 @@ from alloc.models.admission.data import AdmissionData, admission_data
 from alloc.models.malleable.data import Array
 from alloc.objectives import limit_of
 from alloc.problems.allocation.instance import Instance
-from alloc.problems.allocation.solution import Schedule
+from alloc.problems.allocation.solution import Schedule, Solution
 from alloc.progress import completions
 from alloc.result import Limits, Result
 from alloc.solving.outcome import Settings
@@ -81,7 +81,7 @@ class Admission:
         One for each job that may be refused, in the order of the instance.
     """
 
-    result: Result[Schedule]
+    result: Result[Solution]
     answers: tuple[Answer, ...]
 
 
