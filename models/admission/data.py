@@ -87,7 +87,8 @@ class AdmissionData:
     def usable(self, j: int) -> Array:
         """Return f_jt, the part of each slot of job j that lies before its limit."""
         t = np.array(self.slots(j), dtype=float)
-        return np.clip(self.grid.data.limit[j] - t, 0.0, 1.0)
+        part: Array = np.clip(float(self.grid.data.limit[j]) - t, 0.0, 1.0)
+        return part
 
     def accepts(self, j: int) -> tuple[float, float]:
         """Return the least and largest value of a_j."""
