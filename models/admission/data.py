@@ -15,7 +15,7 @@ from alloc.models.malleable.data import Array, Index
 from alloc.models.malleable.grid import Grid, Held, grid_of
 from alloc.models.malleable.placing import place_plan
 from alloc.objectives import Held as HeldLevel
-from alloc.objectives import WeightedSum, is_best_effort, limit_of, parse_level
+from alloc.objectives import WeightedSum, is_best_effort, is_kept, limit_of, parse_level
 from alloc.packing import MAX_STEPS, Steps
 from alloc.problems.allocation.instance import Instance
 from alloc.problems.allocation.solution import Schedule
@@ -99,8 +99,10 @@ class AdmissionData:
         """Length of a slot, hours."""
         return self.grid.data.slot_s / 3600.0
 
-    def schedule(self, held: Iterable[Held], accepted: Iterable[int]) -> Schedule:
+    def schedule(self, held: Iterable[Held], accepted: Iterable[int]) -> Schedule | None:
         """Return the schedule of accepted jobs, on hosts; what is late there is refused after all.
+
+        None where an earlier level of the goal is not kept without it.
 
         Parameters
         ----------
@@ -110,7 +112,8 @@ class AdmissionData:
             Positions of the jobs that run, best-effort jobs included.
         """
         plan = self.grid.plan(held, accepted)
-        return self.answer(place_plan(self.grid.data, plan, Steps(MAX_STEPS)))
+        found = self.answer(place_plan(self.grid.data, plan, Steps(MAX_STEPS)))
+        return found if is_kept(self.instance, found, self.held) else None
 
     def answer(self, schedule: Schedule) -> Schedule:
         """Return a schedule without the jobs that may be refused and miss their limit in it."""

@@ -129,10 +129,10 @@ class _Search:
         held, accepted = fill(self.data, order)
         self.take(self.data.schedule(held, accepted))
 
-    def take(self, schedule: Schedule) -> None:
+    def take(self, schedule: Schedule | None) -> None:
         """Keep a schedule if it keeps all rules and is the best one."""
         question = self.question
-        if question.family.check(question.problem, schedule):
+        if schedule is None or question.family.check(question.problem, schedule):
             return
         if not is_kept(self.data.instance, schedule, self.data.held):
             return
