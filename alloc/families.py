@@ -20,6 +20,7 @@ from alloc.family import Family as Family
 from alloc.family import kind_of_class as kind_of_class
 from alloc.family import load as load
 from alloc.objectives import (
+    ADMISSION_OBJECTIVES,
     OBJECTIVES,
     PLACEMENT_OBJECTIVES,
     SCHEDULE_OBJECTIVES,
@@ -50,6 +51,7 @@ FAMILIES |= {
             objectives=tuple(o.name for o in OBJECTIVES.values() if isinstance(o, RoundUtility)),
             models=("arrays", "pyomo", "cpsat"),
             methods={AUTO: "alloc.solving.round.method:solve_round"},
+            features=("refusal",),
             measure=_MEASURE,
             checker=_CHECKER,
         ),
@@ -89,6 +91,25 @@ FAMILIES |= {
             checker="alloc.verification.moldable:verify_moldable",
         ),
         Family(
+            name="admission",
+            code="F6",
+            title="Admission: which jobs with deadlines to accept, and who runs when?",
+            problem=INSTANCE,
+            solution=SCHEDULE,
+            solution_kind="solution",
+            page="alloc.models.admission",
+            objective="value",
+            objectives=tuple(o.name for o in ADMISSION_OBJECTIVES),
+            goals=True,
+            models=("arrays", "pyomo"),
+            methods={AUTO: "alloc.solving.admission.method:solve_admission"},
+            features=("refusal",),
+            conflict="the jobs that may not be refused cannot all complete by their deadlines and "
+            "the horizon; let some be refused, move limits, or add hosts",
+            measure=_MEASURE,
+            checker=_CHECKER,
+        ),
+        Family(
             name="placement",
             code="F4",
             title="Gang placement: which jobs run, and on which hosts do their tasks stand?",
@@ -100,7 +121,14 @@ FAMILIES |= {
             objectives=tuple(o.name for o in PLACEMENT_OBJECTIVES),
             models=("arrays", "pyomo", "cpsat"),
             methods={AUTO: "alloc.solving.placement.method:solve_placement"},
-            features=("placement rules", "GPU memory", "affinities", "moves", "borrowing"),
+            features=(
+                "placement rules",
+                "GPU memory",
+                "affinities",
+                "moves",
+                "borrowing",
+                "refusal",
+            ),
             goals=True,
             conflict="capacity, placement rules and the jobs that must keep running together leave "
             "no placement; allow moves or evictions, relax a rule or add hosts",
@@ -119,7 +147,7 @@ FAMILIES |= {
             objectives=("weight_placed", "gpus_placed", "gpus_used", "reconfigurations"),
             models=("arrays", "pyomo"),
             methods={AUTO: "alloc.solving.sharing.method:solve_sharing"},
-            features=("MIG slices", "GPU memory"),
+            features=("MIG slices", "GPU memory", "refusal"),
             conflict="the GPUs, CPU, memory and quotas do not hold all jobs at once; take the "
             "objective weight_placed, which chooses, or add hosts",
             measure=_MEASURE,

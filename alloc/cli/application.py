@@ -16,6 +16,7 @@ from alloc.cli import (
     topology,
     training,
 )
+from alloc.cli.admitting import admit_command
 from alloc.cli.auditing import audit_reward_command
 from alloc.cli.comparing import compare_command
 from alloc.cli.demo import demo_command
@@ -73,6 +74,7 @@ _COMMANDS: dict[str, dict[str, typer.Typer | Callable[..., object]]] = {
         "snapshot": snapshot.app,
         "solve": solve_command,
         "place": place_command,
+        "admit": admit_command,
         "defrag": defrag_command,
         "explain": explain_command,
         "ranks": ranks_command,

@@ -52,6 +52,9 @@ MEASURES: Mapping[str, Measure] = {
     for measure in (
         Measure("num_unfinished", "unfinished jobs", importance=0, only_if_any=True),
         Measure("num_late", "late jobs", importance=0, only_if_any=True),
+        Measure("deadlines_met", "deadlines met (%)", 100.0, importance=0),
+        Measure("value", "value in time", importance=0),
+        Measure("deadline_gpu_h", "GPU h of deadline jobs"),
         Measure("mean_jct_s", "mean JCT (s)", importance=0),
         Measure("median_jct_s", "median JCT (s)"),
         Measure("p95_jct_s", "p95 JCT (s)", importance=0),

@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 from alloc.errors import InstanceError, nearest
+from alloc.objectives.admission import ADMISSION_OBJECTIVES as ADMISSION_OBJECTIVES
+from alloc.objectives.admission import AdmissionObjective as AdmissionObjective
+from alloc.objectives.admission import in_time as in_time
+from alloc.objectives.admission import is_best_effort as is_best_effort
+from alloc.objectives.admission import limit_of as limit_of
 from alloc.objectives.base import Measure as Measure
 from alloc.objectives.base import Objective as Objective
 from alloc.objectives.base import Sense as Sense
@@ -31,6 +36,7 @@ OBJECTIVES: dict[str, Objective] = {
     o.name: o
     for o in (
         *SCHEDULE_OBJECTIVES,
+        *ADMISSION_OBJECTIVES,
         *ROUND_UTILITIES,
         *PLACEMENT_OBJECTIVES,
         *SHARING_OBJECTIVES,

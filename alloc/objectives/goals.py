@@ -7,13 +7,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from alloc.errors import InstanceError, nearest
+from alloc.objectives.admission import ADMISSION_OBJECTIVES
 from alloc.objectives.base import Objective
 from alloc.objectives.placement import PLACEMENT_OBJECTIVES
 from alloc.objectives.schedules import SCHEDULE_OBJECTIVES, ScheduleObjective
 from alloc.problems.allocation.instance import Instance
 from alloc.problems.allocation.solution import Solution
 
-_KNOWN: dict[str, Objective] = {o.name: o for o in (*PLACEMENT_OBJECTIVES, *SCHEDULE_OBJECTIVES)}
+_KNOWN: dict[str, Objective] = {
+    o.name: o for o in (*PLACEMENT_OBJECTIVES, *SCHEDULE_OBJECTIVES, *ADMISSION_OBJECTIVES)
+}
 """The objectives that goals are made of."""
 _SCHEDULE_WEIGHTS = 1e-100, 1e100
 """Weights of objectives of schedules: beyond, their products with weights of jobs and times leave

@@ -262,6 +262,7 @@ def _later(jobs: Instance, history: History, speeds: Mapping[str, float], cut_s:
                 elasticity="rigid" if len(ways) == 1 else "moldable",
                 deadline_s=None,
                 due_date_s=None,
+                refusable=False,
                 model=name if name in names else UNFORESEEN,
             )
         )

@@ -160,12 +160,15 @@ class Decision:
     wake_s
         In continuous time, ask to decide again at this time at the latest, seconds; None: at the
         next arrival or completion.
+    refuse
+        Jobs that are left out for good: they may be refused and have never run.
     """
 
     assign: tuple[Assignment, ...] = ()
     release: tuple[str, ...] = ()
     notes: Mapping[str, float] = field(default_factory=dict)
     wake_s: float | None = None
+    refuse: tuple[str, ...] = ()
 
 
 class Scheduler(Protocol):

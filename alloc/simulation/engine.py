@@ -84,6 +84,8 @@ class Engine:
         self.end_s = 0.0
         self.decision_s: list[float] = []
         self.notes: dict[str, float] = {}
+        self.refused: dict[str, float] = {}
+        """When jobs were refused, seconds, by id."""
         self._forecast = forecast
         self._progress = progress
         self.waiting = JobTable()
@@ -143,6 +145,19 @@ class Engine:
         for name, amount in decision.notes.items():
             self.notes[name] = self.notes.get(name, 0.0) + amount
         self.referee.check_jobs(decision, self.state.now_s)
+        for job_id in decision.refuse:
+            self._refuse(self.active[job_id])
+
+    def _refuse(self, live: LiveJob) -> None:
+        """Let a job out of the system that never runs."""
+        job_id = live.job.id
+        self.refused[job_id] = self.state.now_s
+        del self.active[job_id]
+        del self.live[live.view.position]
+        self.record.enter(live)
+        self.jobs.remove(job_id)
+        if self.instance.slot_s is None:
+            self.waiting.remove(job_id)
 
     def complete(self, live: LiveJob) -> None:
         """Let a job that is complete out of the system."""

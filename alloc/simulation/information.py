@@ -121,6 +121,7 @@ class Forecast:
             due_date_s=job.due_date_s,
             position=position,
             placement=job.placement,
+            refusable=job.refusable,
         )
         live = LiveJob(job, view, running, work)
         live.show(job.work_left)

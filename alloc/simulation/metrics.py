@@ -9,9 +9,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from alloc.objectives import in_time
 from alloc.problems.allocation.instance import Instance
 from alloc.problems.allocation.solution import Schedule
 from alloc.simulation.result import SimulationResult, gpus_over_time
+from alloc.units import MILLI
 from alloc.workload import Configuration, Job
 
 Array = npt.NDArray[np.float64]
@@ -43,6 +45,13 @@ class Metrics:
         Resumptions that cost a restart, and how many of them were on other hosts.
     num_late
         Jobs that completed after their deadline or the horizon.
+    deadlines_met
+        Part of the jobs with a deadline that completed within it and the horizon, 0 to 1; NaN
+        without such jobs.
+    value
+        Sum of the weights of these jobs; NaN likewise.
+    deadline_gpu_h
+        GPU time that the jobs with a deadline held, GPU h; NaN likewise.
     """
 
     num_jobs: int
@@ -60,6 +69,9 @@ class Metrics:
     restarts: int
     migrations: int
     num_late: int
+    deadlines_met: float
+    value: float
+    deadline_gpu_h: float
 
 
 def metrics_of(result: SimulationResult) -> Metrics:
@@ -70,6 +82,9 @@ def metrics_of(result: SimulationResult) -> Metrics:
     jcts = completion_times_s(result)
     rho = np.array(list(finish_time_fairness(instance, result.completion_s).values()))
     decisions = result.decision_s
+    dated = [job for job in jobs if job.deadline_s is not None]
+    kept = in_time(instance, result.schedule) if dated else frozenset()
+    met = [job for job in dated if job.id in kept]
     return Metrics(
         num_jobs=len(jobs),
         num_unfinished=len(result.unfinished),
@@ -86,6 +101,18 @@ def metrics_of(result: SimulationResult) -> Metrics:
         restarts=result.restarts,
         migrations=result.migrations,
         num_late=len(result.late),
+        deadlines_met=len(met) / len(dated) if dated else math.nan,
+        value=math.fsum(job.weight for job in met) if dated else math.nan,
+        deadline_gpu_h=_gpu_h(result.schedule, dated) if dated else math.nan,
+    )
+
+
+def _gpu_h(schedule: Schedule, jobs: Sequence[Job]) -> float:
+    """Return the GPU time that jobs hold, GPU h."""
+    return math.fsum(
+        job.configurations[run.configuration].demand[0] / MILLI * (run.end_s - run.start_s) / 3600
+        for job in jobs
+        for run in schedule.runs_of.get(job.id, ())
     )
 
 

@@ -79,6 +79,16 @@ class Referee:
                 self.refuse(job_id, now_s, "it is released but does not run.")
             self.check_pause(live, now_s)
 
+        for job_id in decision.refuse:
+            live = self._live(job_id, now_s)
+            if job_id in seen or not live.job.refusable or live.view.last is not None:
+                self.refuse(
+                    job_id,
+                    now_s,
+                    f'job "{job_id}" is refused, and only a job that may be refused, has never run '
+                    "and is not assigned can be.",
+                )
+
     def check_pause(self, live: LiveJob, now_s: float) -> None:
         """Refuse the pause of a job that must not be paused."""
         if not live.job.preemptible:

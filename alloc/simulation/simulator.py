@@ -342,7 +342,9 @@ def _result(engine: Engine, forecast: Forecast, check: bool) -> SimulationResult
     schedule = Schedule(
         tuple(sorted(record.runs, key=lambda run: (index[run.job], run.start_s))),
         {
-            job_id: f"not complete when the simulation stopped at {engine.end_s:g} s."
+            job_id: f"refused by {name} at {engine.refused[job_id]:g} s."
+            if job_id in engine.refused
+            else f"not complete when the simulation stopped at {engine.end_s:g} s."
             for job_id, end in completion_s.items()
             if end is None
         },
@@ -387,7 +389,13 @@ def _check(
     scheduler: str,
 ) -> None:
     """Check the whole schedule, and compare its completions with the simulator's."""
-    broken = [v for v in verify(instance, schedule) if v.code not in _LATENESS]
+    # So is being stopped, or left out by a policy, before completion.
+    broken = [
+        v
+        for v in verify(instance, schedule)
+        if v.code not in _LATENESS
+        and not (v.code == "incomplete" and v.ids[0] in schedule.unplaced)
+    ]
     if broken:
         more = f" ({len(broken)} rules broken in all)" if len(broken) > 1 else ""
         raise SimulationError(

@@ -37,8 +37,8 @@ def verify(
     Returns
     -------
     list of Violation
-        Empty when the solution is feasible. In a schedule every job must complete unless the
-        schedule names it as unplaced.
+        Empty when the solution is feasible. In a schedule every job must complete, but those that
+        may be refused (`Job.refusable`), never run, and that the schedule names as unplaced.
     """
     if isinstance(solution, Allocation):
         found = _verify_allocation(instance, solution)
@@ -99,7 +99,8 @@ def _verify_schedule(instance: Instance, schedule: Schedule) -> list[Violation]:
         by_job.setdefault(run.job, []).append(run)
     for job in instance.jobs:
         runs = by_job.get(job.id, [])
+        refused = job.refusable and not runs and job.id in schedule.unplaced
         for violation in check_runs(instance, job, runs, running.get(job.id)):
-            if violation.code != "incomplete" or job.id not in schedule.unplaced:
+            if violation.code != "incomplete" or not refused:
                 found.append(violation)
     return [*found, *check_capacity(instance, sound), *check_affinities(instance, sound)]

@@ -51,6 +51,8 @@ class Job:
         What is trained, for example ``"resnet-50"``; for people and learned schedulers.
     placement
         Rules about the domains that its tasks stand in.
+    refusable
+        Whether a schedule may leave the job out: an admission decides. Every other job is promised.
     """
 
     id: str
@@ -67,6 +69,7 @@ class Job:
     work_done: float = 0.0
     model: str | None = None
     placement: PlacementRules = NO_RULES
+    refusable: bool = False
 
     def __post_init__(self) -> None:
         if not self.id:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from benchmarks.tiny.admission import ADMISSION
 from benchmarks.tiny.assignment import ASSIGNMENT
 from benchmarks.tiny.checkpointing import CHECKPOINTING
 from benchmarks.tiny.family import Family
@@ -24,6 +25,7 @@ _PLAIN = (
     ROUND,
     MALLEABLE,
     MOLDABLE,
+    ADMISSION,
     PLACEMENT,
     RULES,
     GANG,

@@ -16,7 +16,7 @@ from alloc.topology.topology import flat_cluster
 from alloc.units import MILLI, require_positive
 from alloc.workload import Configuration, Elasticity, Job, TaskGroup, rigid_gang
 
-Deadlines = Literal["soft", "hard", "none"]
+Deadlines = Literal["soft", "hard", "refusable", "none"]
 
 DEFAULT_LOAD = 0.85
 
@@ -133,7 +133,8 @@ class JobRules:
     restart_cost_s
         Seconds lost each time a job resumes or changes.
     deadlines
-        What traced deadlines become: ``soft`` due dates, ``hard`` deadlines, or ``none``.
+        What traced deadlines become: ``soft`` due dates, ``hard`` deadlines, ``refusable`` for hard
+        ones of jobs that may be refused, or ``none``.
     """
 
     preemptible: bool = True
@@ -162,11 +163,12 @@ class JobRules:
             work=work,
             configurations=configurations,
             weight=traced.weight,
-            deadline_s=traced.deadline_s if self.deadlines == "hard" else None,
+            deadline_s=traced.deadline_s if self.deadlines in ("hard", "refusable") else None,
             due_date_s=traced.deadline_s if self.deadlines == "soft" else None,
             elasticity=elasticity,
             preemptible=self.preemptible,
             restart_cost_s=self.restart_cost_s,
+            refusable=self.deadlines == "refusable" and traced.deadline_s is not None,
             tenant=traced.tenant,
             model=traced.model,
         )

@@ -142,7 +142,8 @@ def itp_instance(
         Seconds lost each time a job resumes or changes.
     deadlines
         What the variant's deadlines become: ``soft`` due dates, ``hard`` deadlines (about half of
-        them cannot be met at the traced size), or ``none``.
+        them cannot be met at the traced size), ``refusable`` for hard ones of jobs that may be
+        refused, or ``none``.
     name
         Name of the instance; by default from the file.
 

@@ -50,7 +50,8 @@ class Common(TypedDict, total=False):
     restart_cost_s
         Seconds lost each time a job resumes or changes; by default 0.
     deadlines
-        What deadlines of the file become: ``soft`` due dates (the default), ``hard``, ``none``.
+        What deadlines of the file become: ``soft`` due dates (the default), ``hard``,
+        ``refusable``, ``none``.
     name
         Name of the instance; by default from the file.
     """

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from os import PathLike
+from typing import get_args
 
 from alloc.errors import InstanceError, nearest
+from alloc.instances.readers.assembly import Deadlines
 from alloc.instances.readers.cells import UNITS_S
 from alloc.instances.readers.itp import itp_instance
 from alloc.instances.readers.job_columns import GPU_UNITS, KEYS
@@ -90,9 +92,7 @@ def _own() -> tuple[Option, ...]:
     return (
         *_cluster(),
         *_window(),
-        Option(
-            "deadlines", str, "What deadlines become.", "soft", choices=("soft", "hard", "none")
-        ),
+        Option("deadlines", str, "What deadlines become.", "soft", choices=get_args(Deadlines)),
         Option("preemptible", bool, "Whether jobs may be paused.", True),
     )
 
@@ -230,7 +230,7 @@ READERS: dict[str, Reader] = {
                     str,
                     "What the deadlines of the variant become.",
                     "soft",
-                    choices=("soft", "hard", "none"),
+                    choices=get_args(Deadlines),
                 ),
                 Option("preemptible", bool, "Whether jobs may be paused.", True),
             ),

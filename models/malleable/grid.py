@@ -175,11 +175,13 @@ class Grid:
             for t in range(self.num_slots)
         )
 
-    def plan(self, held: Iterable[Held]) -> dict[int, Profile]:
-        """Return the profiles of jobs that hold columns."""
-        choices: dict[int, dict[int, int]] = {j: {} for j in range(self.data.num_jobs)}
+    def plan(self, held: Iterable[Held], jobs: Iterable[int] | None = None) -> dict[int, Profile]:
+        """Return the profiles of jobs that hold columns, of all jobs or of those that run."""
+        every = range(self.data.num_jobs)
+        choices: dict[int, dict[int, int]] = {j: {} for j in (every if jobs is None else jobs)}
         for j, t, c in held:
-            choices[j][t] = c
+            if j in choices:
+                choices[j][t] = c
         return {
             j: profile_of_choices(self.data, j, choice) or self._run_over(j, choice)
             for j, choice in choices.items()
@@ -193,13 +195,13 @@ class Grid:
         found = place_plan(self.data, self.plan(held), Steps(MAX_STEPS))
         return found if is_kept(self.data.instance, found, self.data.held) else None
 
-    def refined(self, held: Iterable[Held]) -> Grid | None:
+    def refined(self, held: Iterable[Held], jobs: Iterable[int] | None = None) -> Grid | None:
         """Return a grid that does not allow what jobs hold, None if it can be carried out.
 
-        It has more conflicts where the hosts do not hold a slot, and more slots where a job leaves
-        work over; see `alloc.formulation.BuiltModel.refine`.
+        All jobs run, or those that are given. It has more conflicts where the hosts do not hold a
+        slot, and more slots where a job leaves work over (`alloc.formulation.BuiltModel.refine`).
         """
-        plan = self.plan(held)
+        plan = self.plan(held, jobs)
         hosts = Hosts(self.data.instance.topology)
         found: dict[Conflict, None] = {}
         for t in range(self.num_slots):
@@ -209,7 +211,7 @@ class Grid:
         if found:
             data = self.data.relimited(slot_data(self.data.instance, on_hosts=True))
             return Grid(data, self.num_slots, with_new(self.conflicts, found))
-        end = max(p.start + len(p.choice) for p in plan.values())
+        end = max((p.start + len(p.choice) for p in plan.values()), default=0)
         return replace(self, num_slots=2 * end) if end > self.num_slots else None
 
     def _gangs(self, plan: Mapping[int, Profile], t: int) -> list[Configuration]:

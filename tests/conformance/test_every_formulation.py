@@ -99,6 +99,9 @@ ASKING = {
     "GPU memory": PLAIN.replace(jobs=(*GANGS, GANGS[0].replace(id="m", configurations=MEMORY))),
     "affinities": PLAIN.replace(affinities=(Affinity("apart", "rack", ("j1", "j2")),)),
     "moves": PLAIN.replace(moves=Moves()),
+    "refusal": PLAIN.replace(
+        jobs=tuple(job.replace(refusable=True, deadline_s=15.0) for job in GANGS)
+    ),
     "borrowing": PLAIN.replace(tenants=(Tenant("red", 1000, "ml"),)),
 }
 

@@ -30,7 +30,15 @@ from alloc.units import (
 from alloc.workload import NO_RULES, Configuration, Job, TaskGroup
 
 _TASKS = attrgetter("tasks")
-FEATURES = ("placement rules", "MIG slices", "GPU memory", "affinities", "moves", "borrowing")
+FEATURES = (
+    "placement rules",
+    "MIG slices",
+    "GPU memory",
+    "affinities",
+    "moves",
+    "borrowing",
+    "refusal",
+)
 """What an instance may ask of a method beyond rounds and time; see `Instance.features`."""
 
 
@@ -194,6 +202,7 @@ class Instance(Problem):
                 f"{reason}; correct running, or give moves, which say what may be done about it."
             )
         _check_rules(self)
+        _check_refusable(self)
 
     @property
     def is_immutable(self) -> bool:
@@ -235,6 +244,8 @@ class Instance(Problem):
         for job in self.jobs:
             if job.placement != NO_RULES:
                 found.setdefault("placement rules", f'job "{job.id}"')
+            if job.refusable:
+                found.setdefault("refusal", f'job "{job.id}"')
         # Jobs share tables, and tables that differ in their rates share tasks: those are looked at
         # once. Tuples that hold the very same objects are compared without looking into these.
         seen: set[int] = set()
@@ -377,6 +388,24 @@ def overfull(instance: Instance) -> str | None:
             )
         pool.take(configuration, running.tasks)
     return None
+
+
+def _check_refusable(instance: Instance) -> None:
+    """Refuse jobs of which nobody can say when to refuse them, or that were accepted already."""
+    running = {assignment.job for assignment in instance.running}
+    for job in instance.jobs:
+        if not job.refusable:
+            continue
+        if job.deadline_s is None and instance.horizon_s is None:
+            raise InstanceError(
+                f'job "{job.id}": may be refused but has no limit to miss; give it a deadline_s, '
+                "or the instance a horizon_s."
+            )
+        if job.id in running:
+            raise InstanceError(
+                f'job "{job.id}": runs when the instance starts, so it was accepted, and may not '
+                "be refused; leave refusable out, or take it out of running."
+            )
 
 
 def _check_rules(instance: Instance) -> None:

@@ -34,7 +34,7 @@ class JobView:
         First start, seconds, or None.
     current
         What it runs now (in slots: what it ran in the slot that just ended), or None.
-    preemptible, elasticity, restart_cost_s, deadline_s, due_date_s, model, tenant
+    preemptible, elasticity, restart_cost_s, deadline_s, due_date_s, model, tenant, refusable
         As in `Job`.
     last
         What it runs now or ran last, or None if it never ran. A job that is not malleable is bound
@@ -68,6 +68,7 @@ class JobView:
     position: int = 0
     placement: PlacementRules = NO_RULES
     work_done: float | None = None
+    refusable: bool = False
 
     @property
     def in_order(self) -> tuple[float, int]:

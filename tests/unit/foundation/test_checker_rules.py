@@ -106,6 +106,7 @@ def licensed(a: int, b: int) -> tuple[Job, ...]:
 
 
 A, B = job(), job("b")
+MAY_REFUSE = job(refusable=True, deadline_s=15.0)
 RED = {"tenants": (Tenant("red", 1000),)}
 PAUSED = (run(0, 4), run(5, 11))
 RUNNING = {"running": (Assignment("a", 0, H0),)}
@@ -304,7 +305,13 @@ CASES = {
     "all work done": plan(A, run(0, 10)),
     "a second too short": plan(A, run(0, 9), codes="incomplete"),
     "never run": plan(A, codes="incomplete"),
-    "never run, with the reason": Case((A,), Schedule((), {"a": "no room"})),
+    "never run, with the reason": Case((A,), Schedule((), {"a": "no room"}), ("incomplete",)),
+    "refused": Case((MAY_REFUSE,), Schedule((), {"a": "no room"})),
+    "refused without a reason": plan(MAY_REFUSE, codes="incomplete"),
+    "refused and begun": Case(
+        (MAY_REFUSE,), Schedule((run(0, 5),), {"a": "no room"}), ("incomplete",)
+    ),
+    "accepted and late": plan(MAY_REFUSE, run(8, 18), codes="deadline"),
     "by the deadline": plan(job(deadline_s=10.0), run()),
     "after the deadline": plan(job(deadline_s=9.5), run(), codes="deadline"),
     "held beyond the deadline": plan(job(deadline_s=10.0), run(0, 15)),

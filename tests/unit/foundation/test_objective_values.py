@@ -119,7 +119,8 @@ def test_each_objective_names_itself() -> None:
     for name, measure in OBJECTIVES.items():
         assert measure.name == name
         if not isinstance(measure, PlacementObjective):
-            assert measure.sense == ("max" if isinstance(measure, RoundUtility) else "min")
+            gains = isinstance(measure, RoundUtility) or name == "value"
+            assert measure.sense == ("max" if gains else "min")
         assert measure.unit
         assert measure.meaning.endswith(".")
 

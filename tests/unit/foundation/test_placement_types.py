@@ -122,6 +122,7 @@ FEATURED = {
     ),
     "affinities": instance(affinities=(Affinity("apart", "rack", ("a", "b")),)),
     "moves": instance(moves=Moves()),
+    "refusal": instance(job("a", refusable=True, deadline_s=9.0)),
     "borrowing": instance(tenants=(Tenant("red", 1000, "pool"),)),
 }
 

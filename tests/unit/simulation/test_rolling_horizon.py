@@ -194,8 +194,8 @@ def test_options_out_of_range_are_refused() -> None:
         RollingHorizon(window=2, commit=3)
     with pytest.raises(InstanceError, match="time_limit_s is 0; it must be more"):
         RollingHorizon(time_limit_s=0.0)
-    with pytest.raises(InstanceError, match='unknown scheduler "dfr"; did you mean "drf"'):
-        RollingHorizon(fallback="dfr")
+    with pytest.raises(InstanceError, match='unknown scheduler "srft"; did you mean "srtf"'):
+        RollingHorizon(fallback="srft")
     with pytest.raises(UnsupportedFeatureError, match=r"plans in slots.*set slot_s"):
         simulate(slots(Job("a", 0.0, 1.0, GANG), slot_s=None), RollingHorizon(solve=OneByOne()))
     wrong = OneByOne(lambda call: Allocation(()))

@@ -1,0 +1,256 @@
+"""ElasticFlow: deadlines by minimum satisfactory shares, the rest by marginal return."""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from alloc.errors import UnsupportedFeatureError
+from alloc.objectives.rounds import Array
+from alloc.packing import place_jointly
+from alloc.problems.allocation.solution import Assignment
+from alloc.schedulers.srtf import work_of
+from alloc.schedulers.state import ClusterState, Decision, JobView, Knowledge
+from alloc.solving.admission.shares import minimum_share, steady_share
+from alloc.units import MILLI
+
+_HORIZON = 4096
+"""Slots up to which shares are planned; later deadlines count as that far."""
+
+
+Plan = dict[str, list[tuple[int, int]]]
+"""For each job, by id, the slots from now on in which it runs, and the size in each."""
+
+
+@dataclass
+class Planned:
+    """A job with the slots before its deadline, as seen at a decision."""
+
+    view: JobView
+    slot_s: float
+    now_s: float
+
+    @cached_property
+    def columns(self) -> list[int]:
+        """Its configurations with GPUs that make progress, fewest GPUs first."""
+        own, bound = self.view.configurations, self.view.bound_to
+        usable = [c for c, way in enumerate(own) if way.rate > 0 and bound in (None, c)]
+        return sorted(usable, key=lambda c: (own[c].demand[0], -own[c].rate))
+
+    @cached_property
+    def gpus(self) -> Array:
+        """GPUs of each of them."""
+        own = self.view.configurations
+        return np.array([own[c].demand[0] / MILLI for c in self.columns])
+
+    @cached_property
+    def rate(self) -> Array:
+        """Work of each of them in a slot."""
+        own = self.view.configurations
+        return np.array([own[c].rate for c in self.columns]) * self.slot_s
+
+    @cached_property
+    def usable(self) -> Array:
+        """Part of each slot from now on that lies before its deadline."""
+        assert self.view.deadline_s is not None
+        left = (self.view.deadline_s - self.now_s) / self.slot_s
+        number = min(max(math.ceil(left - 1e-9), 0), _HORIZON)
+        return np.clip(left - np.arange(number), 0.0, 1.0)
+
+    def share(self, free: Array) -> list[tuple[int, int]] | None:
+        """Return the slots and columns of its minimum satisfactory share, shape of free (T, 1)."""
+        need = work_of(self.view)[1] * (1 - 1e-9)
+        given = (self.rate, self.gpus[:, None], self.usable, need, free[: len(self.usable)])
+        if self.view.elasticity == "malleable":
+            return minimum_share(*given)
+        return steady_share(*given, whole=False)
+
+
+class ElasticFlow:
+    """Admit a job only if every admitted job keeps a share with which it meets its deadline.
+
+    In slots. Jobs with deadlines are filled in order of deadline, each with the smallest number of
+    GPUs that, where free, does its work in time, from the deadline backwards (minimum satisfactory
+    share). A new job is admitted if all admitted jobs and it find their shares; else it is refused,
+    or waits for what is left if it may not be. GPUs that the shares leave free in the coming slot
+    go one size up at a time to the job whose GPU time grows least by it. Gangs stand where they
+    stood, or all are placed anew, the largest first: with sizes that are powers of two that is
+    buddy allocation, and always finds a place.
+
+    References
+    ----------
+    Gu et al., "ElasticFlow: an elastic serverless training platform for distributed deep learning",
+    ASPLOS 2023, algorithms 1 and 2. Departures: sizes are those of a job's own table; a share is
+    counted to the part of the last slot that lies before the deadline.
+    """
+
+    name = "elasticflow"
+    draws = False
+    needs: Knowledge = "estimate"
+    information = "deadline and remaining work"
+    features: tuple[str, ...] = ()
+
+    def __init__(self) -> None:
+        self._admitted: set[str] = set()
+        self._known: set[str] = set()
+
+    def reset(self) -> None:
+        """Forget everything; called before each simulation."""
+        self._admitted.clear()
+        self._known.clear()
+
+    def decide(self, state: ClusterState) -> Decision:
+        """Return the decision at `state.now_s`."""
+        slot_s = self._slot_s(state)
+        total = float(state.topology.num_gpus)
+        jobs = [Planned(view, slot_s, state.now_s) for view in state.jobs]
+        dated = [job for job in jobs if job.view.deadline_s is not None]
+        refused: list[str] = []
+        admitted = [job for job in dated if job.view.id in self._admitted]
+        plan = self._plan(admitted, total)
+        # Who cannot meet its deadline any more, its work having been estimated, waits like others.
+        admitted = [job for job in admitted if job.view.id in plan]
+        for job in dated:
+            if job.view.id in self._known:
+                continue
+            self._known.add(job.view.id)
+            longer = self._with(job, admitted, plan, total)
+            if longer is not None:
+                admitted.append(job)
+                plan = longer
+                self._admitted.add(job.view.id)
+            elif job.view.refusable:
+                refused.append(job.view.id)
+        gone = set(refused)
+        others = [j for j in jobs if j.view.id not in gone and j.view.id not in plan]
+        chosen = self._grown(admitted, others, plan, total)
+        self._decided(plan)
+        return Decision(self._placed(state, chosen), refuse=tuple(refused))
+
+    def _plan(self, admitted: Sequence[Planned], total: float) -> Plan:
+        """Return what the admitted jobs hold from now on; who is not in it cannot be kept."""
+        return filled(admitted, total)
+
+    def _with(
+        self, job: Planned, admitted: Sequence[Planned], plan: Plan, total: float
+    ) -> Plan | None:
+        """Return the plan with one job more, None where it is not admitted."""
+        longer = filled([*admitted, job], total)
+        return longer if len(longer) == len(admitted) + 1 else None
+
+    def _decided(self, plan: Plan) -> None:
+        """Take note of the plan that is carried out."""
+
+    def _slot_s(self, state: ClusterState) -> float:
+        if state.slot_s is None:
+            raise UnsupportedFeatureError(
+                "elasticflow plans in slots, and the instance has none; set its slot_s."
+            )
+        for view in state.jobs:
+            if not view.preemptible:
+                raise UnsupportedFeatureError(
+                    f'elasticflow pauses jobs, and job "{view.id}" is not preemptible; make it so, '
+                    "or take edf."
+                )
+        return state.slot_s
+
+    def _grown(
+        self,
+        admitted: Sequence[Planned],
+        others: Sequence[Planned],
+        plan: Plan,
+        total: float,
+    ) -> dict[str, tuple[Planned, int]]:
+        """Return what runs in the coming slot: shares, and what marginal return adds."""
+        now: dict[str, tuple[Planned, int]] = {}
+        for job in admitted:
+            first = [k for t, k in plan[job.view.id] if t == 0]
+            now[job.view.id] = (job, first[0] if first else -1)
+        for job in others:
+            now[job.view.id] = (job, -1)
+        free = total - sum(float(job.gpus[k]) for job, k in now.values() if k >= 0)
+        queue: list[tuple[int, float, tuple[float, int], str, int]] = []
+
+        def offer(name: str) -> None:
+            """Offer a job its next larger size that is faster."""
+            job, k = now[name]
+            larger = _next_size(job, k)
+            if name in plan and job.view.elasticity != "malleable":
+                # Its promise is for one size, which it then has to keep.
+                larger = plan[name][0][1] if k < 0 else None
+            if larger is not None:
+                # Jobs with a promise come first.
+                late = int(name not in plan)
+                growth = _gpu_time(job, larger) - (_gpu_time(job, k) if k >= 0 else 0.0)
+                heapq.heappush(queue, (late, growth, job.view.in_order, name, larger))
+
+        for name in now:
+            offer(name)
+        while queue:
+            *_, name, larger = heapq.heappop(queue)
+            job, k = now[name]
+            more = float(job.gpus[larger]) - (float(job.gpus[k]) if k >= 0 else 0.0)
+            if more <= free + 1e-9:
+                free -= more
+                now[name] = (job, larger)
+                offer(name)
+        return {name: (job, k) for name, (job, k) in now.items() if k >= 0}
+
+    def _placed(
+        self, state: ClusterState, chosen: dict[str, tuple[Planned, int]]
+    ) -> tuple[Assignment, ...]:
+        """Return the gangs on hosts, where they stood if all fit there, else all anew."""
+        order = sorted(chosen.values(), key=lambda own: -own[0].gpus[own[1]])
+        requests = []
+        for job, k in order:
+            c, current = job.columns[k], job.view.current
+            keep = current.tasks if current is not None and current.configuration == c else None
+            requests.append((job.view.configurations[c], keep))
+        found = place_jointly(state.topology, requests)
+        if any(tasks is None for tasks in found):
+            fresh = place_jointly(state.topology, [(way, None) for way, _ in requests])
+            if sum(t is None for t in fresh) < sum(t is None for t in found):
+                found = fresh
+        held = dict.fromkeys(state.quotas, 0)
+        assign = []
+        for (job, k), tasks in zip(order, found, strict=True):
+            tenant, c = job.view.tenant, job.columns[k]
+            need = job.view.configurations[c].demand[0]
+            if tasks is None or (tenant in held and held[tenant] + need > state.quotas[tenant]):
+                continue
+            if tenant in held:
+                held[tenant] += need
+            assign.append(Assignment(job.view.id, c, tuple(tasks)))
+        return tuple(assign)
+
+
+def filled(jobs: Sequence[Planned], total: float) -> Plan:
+    """Return the shares of jobs in order of deadline; who finds none is not in it."""
+    longest = max((len(job.usable) for job in jobs), default=0)
+    free = np.full((longest, 1), total)
+    plan: Plan = {}
+    for job in sorted(jobs, key=lambda job: (job.view.deadline_s or 0.0, job.view.in_order)):
+        share = job.share(free)
+        if share is None:
+            continue
+        for t, k in share:
+            free[t] -= job.gpus[k]
+        plan[job.view.id] = share
+    return plan
+
+
+def _next_size(job: Planned, k: int) -> int | None:
+    """Return the next larger size of a job that is faster than its k-th, None at the top."""
+    rate = float(job.rate[k]) if k >= 0 else 0.0
+    larger = [i for i in range(k + 1, len(job.rate)) if job.rate[i] > rate]
+    return larger[0] if larger else None
+
+
+def _gpu_time(job: Planned, k: int) -> float:
+    """Return the GPU time that a job's remaining work takes in its k-th size, GPU slots."""
+    return work_of(job.view)[1] / float(job.rate[k]) * float(job.gpus[k])

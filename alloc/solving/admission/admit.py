@@ -1,0 +1,315 @@
+"""Answers of an admission in words: what an accepted job is promised, what a refused one lacks.
+
+Every number is worked out again from the schedule alone. The shortage of a refused job is the least
+GPU time that, added to the slots before its limit, would let it in beside all accepted ones.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+import numpy as np
+
+from alloc.backends import SolverOptions
+from alloc.backends.second_proof import solve_and_prove
+from alloc.certificate import OPTIMALITY_GAP
+from alloc.errors import InstanceError, SolverError
+from alloc.formulation import ArrayModel, ProvedInfeasible
+from alloc.models.admission.arrays import array_model, held_columns
+from alloc.models.admission.data import AdmissionData, admission_data
+from alloc.models.malleable.data import Array
+from alloc.objectives import limit_of
+from alloc.problems.allocation.instance import Instance
+from alloc.problems.allocation.solution import Schedule, Solution
+from alloc.progress import completions
+from alloc.result import Limits, Result
+from alloc.solving.outcome import Settings
+from alloc.solving.solver import solve
+from alloc.units import MILLI
+from alloc.workload import Job
+
+GOAL = "value then gpu_time then best_effort_jct"
+"""What an admission is for, level by level."""
+_SHORTAGE_SHARE = 0.5
+"""Part of the time that may be spent on what refused jobs lack."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The answer to one job.
+
+    Parameters
+    ----------
+    job
+        Its id.
+    accepted
+        Whether it is accepted.
+    sentence
+        The answer in words.
+    start_s, completion_s
+        Of an accepted job, first start and completion, seconds since the start of the instance.
+    min_gpus
+        Of an accepted job, the fewest GPUs that it holds while it runs.
+    short_gpu_h
+        Of a refused job, the least GPU time that is missing before its limit, GPU h; None where
+        GPUs are not what it lacks, or the time was up.
+    is_bound
+        Whether the shortage is proved to be no less, but not that so much is enough.
+    """
+
+    job: str
+    accepted: bool
+    sentence: str
+    start_s: float | None = None
+    completion_s: float | None = None
+    min_gpus: float | None = None
+    short_gpu_h: float | None = None
+    is_bound: bool = False
+
+
+@dataclass(frozen=True)
+class Admission:
+    """What an admission decides.
+
+    Parameters
+    ----------
+    result
+        The schedule, with its certificate.
+    answers
+        One for each job that may be refused, in the order of the instance.
+    """
+
+    result: Result[Solution]
+    answers: tuple[Answer, ...]
+
+
+def with_job(promised: Instance, job: Job) -> Instance:
+    """Return an instance in which one job asks to be let in beside all others.
+
+    Parameters
+    ----------
+    promised
+        The jobs that are accepted already: none of them may be refused any more.
+    job
+        The job that asks, with a deadline.
+
+    Raises
+    ------
+    InstanceError
+        If there is a job of that id, or it has no limit.
+    """
+    if job.id in promised.job_index:
+        raise InstanceError(
+            f'instance "{promised.name}" has a job "{job.id}" already; give the new one another id.'
+        )
+    kept = tuple(known.replace(refusable=False) for known in promised.jobs)
+    return promised.replace(jobs=(*kept, job.replace(refusable=True)))
+
+
+def admit(
+    instance: Instance,
+    job: Job | None = None,
+    *,
+    objective: str = GOAL,
+    limits: Limits = Limits(),
+    progress: object = None,
+) -> Admission:
+    """Decide which jobs to accept, and say what each is promised or lacks.
+
+    Parameters
+    ----------
+    instance
+        The cluster and its jobs; those that may be refused are decided on.
+    job
+        A job that asks to be let in: then all jobs of the instance are promised.
+    objective
+        The goal.
+    limits
+        Limits of the search.
+    progress
+        Called with a line of text now and then.
+
+    Raises
+    ------
+    InstanceError
+        If no job may be refused: nothing is to be decided.
+    """
+    asked = instance if job is None else with_job(instance, job)
+    if not any(known.refusable for known in asked.jobs):
+        raise InstanceError(
+            f'instance "{asked.name}": no job may be refused, so nothing is to be decided; set '
+            "refusable on the jobs that ask, or name one with --job."
+        )
+    result = solve(asked, "admission", objective=objective, limits=limits, progress=progress)  # type: ignore[arg-type]
+    schedule = result.solution
+    if not isinstance(schedule, Schedule):
+        return Admission(result, ())
+    settings = Settings.of(limits.replace(seconds=_SHORTAGE_SHARE * limits.seconds))
+    ends = completions(asked, schedule)
+    answers = []
+    for known in asked.jobs:
+        if not known.refusable:
+            continue
+        end = ends[known.id]
+        if end is not None:
+            answers.append(_accepted(asked, known, schedule, end))
+        else:
+            answers.append(_refused(asked, known, schedule, settings))
+    return Admission(result, tuple(answers))
+
+
+def clock(seconds: float) -> str:
+    """Return a time since the start of the instance as people read it: ``1 d 02:30``."""
+    total = round(seconds)
+    days, rest = divmod(total, 86_400)
+    hours, rest = divmod(rest, 3600)
+    minutes, rest = divmod(rest, 60)
+    shown = f"{hours:02d}:{minutes:02d}" + (f":{rest:02d}" if rest else "")
+    return f"{days} d {shown}" if days else shown
+
+
+def _accepted(instance: Instance, job: Job, schedule: Schedule, end: float) -> Answer:
+    runs = schedule.runs_of[job.id]
+    gpus = [job.configurations[run.configuration].demand[0] / MILLI for run in runs]
+    pauses = any(after.start_s > before.end_s for before, after in pairwise(runs))
+    at_all_times = f"at least {min(gpus):g} GPU{'s' if min(gpus) != 1 else ''}"
+    until = f"from {clock(runs[0].start_s)}, complete at {clock(end)}"
+    while_running = " while it runs" if pauses else ""
+    return Answer(
+        job.id,
+        True,
+        f'job "{job.id}" is accepted: {at_all_times}{while_running} {until}.',
+        start_s=runs[0].start_s,
+        completion_s=end,
+        min_gpus=min(gpus),
+    )
+
+
+def _refused(instance: Instance, job: Job, schedule: Schedule, settings: Settings) -> Answer:
+    limit = clock(limit_of(instance, job))
+    head = f'job "{job.id}" is refused'
+    data = admission_data(instance)
+    alone = data.hopeless.get(instance.job_index[job.id])
+    if alone is not None:
+        why = alone.removeprefix(f'job "{job.id}" ')
+        return Answer(job.id, False, f"{head}: it {why}.")
+    left_out = {j.id for j in instance.jobs if j.id in schedule.unplaced and j.id != job.id}
+    kept = tuple(j.replace(refusable=False) for j in instance.jobs if j.id not in left_out)
+    found = None if settings.time_is_up() else shortage(instance.replace(jobs=kept), settings)
+    if found is None:
+        return Answer(job.id, False, f"{head}: the accepted jobs leave too little before {limit}.")
+    short, proved = found
+    if short <= 0:
+        return Answer(
+            job.id,
+            False,
+            f"{head}: GPUs are free before {limit}, but its value does not pay for them, or the "
+            "hosts do not hold its gangs together with the accepted ones.",
+        )
+    least = "" if proved else "at least "
+    return Answer(
+        job.id,
+        False,
+        f"{head}: {least}{_amount(short)} GPU-hours short before {limit}.",
+        short_gpu_h=short,
+        is_bound=not proved,
+    )
+
+
+def _amount(hours: float) -> str:
+    return f"{hours:,.3g}" if hours < 100 else f"{hours:,.0f}"
+
+
+def shortage(instance: Instance, settings: Settings) -> tuple[float, bool] | None:
+    """Return the least GPU time to be added so that all jobs complete in time, GPU h.
+
+    GPUs are added slot by slot, of any type and to any quota; CPU and other resources are not. The
+    answer of the solver is worked out again: the jobs complete in time, and what they use beyond
+    the cluster is what is said.
+
+    Parameters
+    ----------
+    instance
+        The cluster, and the jobs that are all to run.
+    settings
+        Limits.
+
+    Returns
+    -------
+    tuple or None
+        The GPU time, and whether so much is proved to be enough; else it is a lower bound. None
+        where nothing was proved in time, or no GPUs help.
+
+    Raises
+    ------
+    SolverError
+        If what the solver says does not let the jobs in.
+    """
+    try:
+        data = admission_data(instance)
+    except ProvedInfeasible:
+        return None
+    model, columns = array_model(data)
+    wider, rows = _with_more_gpus(data, model)
+    options = SolverOptions(
+        settings.seconds_left(), settings.seed, settings.workers, gap=OPTIMALITY_GAP / 2
+    )
+    raw = solve_and_prove(wider, options)
+    if raw.values is None or not math.isfinite(raw.bound):
+        return (raw.bound, False) if 0 < raw.bound < math.inf else None
+    used = _used_beyond(data, list(held_columns(data, columns, raw.values)), rows)
+    if used is None or raw.objective is None or used > raw.objective * (1 + 1e-6) + 1e-9:
+        raise SolverError(
+            f"{instance.name}: the solver's {raw.objective} GPU h do not let the jobs in."
+        )
+    return (used, True) if raw.status == "optimal" else (max(raw.bound, 0.0), False)
+
+
+def _with_more_gpus(data: AdmissionData, model: ArrayModel) -> tuple[ArrayModel, list[int]]:
+    """Return the program with GPUs to be added in each slot, and the rows that they widen."""
+    from scipy import sparse
+
+    rows = data.grid.data.rows
+    gpu_rows = [r for r, resource in enumerate(rows.resource) if resource == 0]
+    slots, first = data.grid.num_slots, model.rows["C3_capacity"].start
+    at, column, value = [], [], []
+    for t in range(slots):
+        for r in gpu_rows:
+            at.append(first + t * len(rows.names) + r)
+            column.append(t)
+            value.append(-MILLI / (float(rows.capacity[r]) or 1.0))
+    more = sparse.csr_array((value, (at, column)), shape=(model.matrix.shape[0], slots))
+    upper = model.row_upper.copy()
+    # What every job together needs is more than the cluster has: that is the question.
+    upper[model.rows["C8_flow_cuts"]] = np.inf
+    most = np.array([float(own.max(initial=0.0)) for own in data.gpus]).sum()
+    wider = replace(
+        model,
+        sense="min",
+        offset=0.0,
+        cost=np.concatenate([np.zeros(len(model.cost)), np.full(slots, data.slot_h)]),
+        matrix=sparse.csr_array(sparse.hstack([model.matrix, more])),
+        row_upper=upper,
+        lower=np.concatenate([model.lower, np.zeros(slots)]),
+        upper=np.concatenate([model.upper, np.full(slots, most)]),
+        integer=np.concatenate([model.integer, np.zeros(slots, dtype=bool)]),
+    )
+    return wider, gpu_rows
+
+
+def _used_beyond(
+    data: AdmissionData, held: list[tuple[int, int, int]], gpu_rows: list[int]
+) -> float | None:
+    """Return the GPU time that jobs hold beyond the cluster, GPU h; None if one is late."""
+    grid = data.grid
+    use = np.zeros((grid.num_slots, len(grid.data.rows.names)))
+    for j, t, c in held:
+        use[t] += grid.data.table(j).use[c]
+    plan = grid.plan(held)
+    for j in range(len(data.jobs)):
+        if not data.best_effort[j] and plan[j].completion > grid.data.limit[j] + 1e-6:
+            return None
+    beyond: Array = (use - grid.data.rows.capacity)[:, gpu_rows] / MILLI
+    return float(np.maximum(beyond.max(axis=1), 0.0).sum()) * data.slot_h
