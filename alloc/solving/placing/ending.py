@@ -127,14 +127,12 @@ def _cure(
 
 def _perhaps_closed(instance: Instance) -> set[str]:
     """Return the hosts with nothing to spare that hold only jobs which may not be preempted."""
-    base = slice(len(RESOURCES))
-    full = (held_on_hosts(instance) >= instance.topology.capacity)[:, base].all(axis=1)
-    free = {
-        task.host for a in instance.running if instance.job(a.job).preemptible for task in a.tasks
-    }
-    used = {task.host for a in instance.running for task in a.tasks}
-    hosts = zip(instance.topology.hosts, full, strict=True)
-    return {host.id for host, is_full in hosts if is_full and host.id in used - free}
+    spare = (instance.topology.capacity - held_on_hosts(instance))[:, : len(RESOURCES)]
+    stays = {a.job for a in instance.running if not instance.job(a.job).preemptible}
+    others = {task.host for a in instance.running if a.job not in stays for task in a.tasks}
+    there = {task.host for a in instance.running if a.job in stays for task in a.tasks} - others
+    index = instance.topology.host_index
+    return {host for host in there if (spare[index[host]] <= 0).all()}
 
 
 def _ending(instance: Instance, jobs: Sequence[str], hosts: Sequence[str]) -> Relaxation:
