@@ -57,19 +57,25 @@ def jobs_to_end(
     tree = Tree.of(instance.topology)
     is_open = np.array([host.id not in closed for host in instance.topology.hosts])
 
+    pool = free_pool(instance)
+    job = instance.job(job_id)
+
     def starts(gone: Sequence[Assignment]) -> bool:
         names = {a.job for a in gone}
-        rest = instance.replace(running=tuple(a for a in instance.running if a.job not in names))
-        job = rest.job(job_id)
-        near = neighbours_of(rest, job)
+        beside = [a for a in instance.running if a.job not in names]
+        near = neighbours_of(instance, job, beside)
+        for a in gone:
+            pool.release(instance.job(a.job).configurations[a.configuration], a.tasks)
         found = decide(
-            free_pool(rest),
+            pool,
             job,
             tree=tree,
             neighbours=dataclasses.replace(near, admitted=near.admitted & is_open),
-            quota_left_milli=quota_left(rest, job),
+            quota_left_milli=quota_left(instance, job, beside),
             explained=False,
         )
+        for a in gone:
+            pool.take(instance.job(a.job).configurations[a.configuration], a.tasks)
         return found.assignment is not None
 
     needed: list[Assignment] = []
