@@ -336,8 +336,8 @@ def _show(found: "PlacementWhatIf") -> None:
                 print_text(f"  - {cure.sentence}")
         if one.unsaid:
             print_text(
-                f"Nothing was said of {_named(list(one.unsaid))}, which other jobs ask for, so "
-                f'none of it keeps "{one.job}" out; like:JOB gives it the rules of a job.'
+                f'job "{one.job}" has none of the rules of other jobs, so none keeps it out '
+                f"({_named(list(one.unsaid))}); like:JOB gives it those of a job."
             )
 
 

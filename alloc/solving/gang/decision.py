@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -153,13 +153,25 @@ def decide_for(instance: Instance, job_id: str) -> GangDecision:
     return Decider(instance).decide(job_id)
 
 
-def neighbours_of(instance: Instance, job: Job) -> Neighbours:
+def neighbours_of(
+    instance: Instance, job: Job, beside: Sequence[Assignment] | None = None
+) -> Neighbours:
     """Return what the affinities of a job leave to it, beside the jobs that run.
 
     Jobs that must stand together do so in one domain, the first of them to start by itself too.
     Where those that run stand in several domains, or outside them all, no other can join them.
+
+    Parameters
+    ----------
+    instance
+        The rules and the cluster.
+    job
+        The waiting job.
+    beside
+        What runs; None: what runs in the instance.
     """
-    running = {a.job: a for a in instance.running if a.tasks}
+    beside = instance.running if beside is None else beside
+    running = {a.job: a for a in beside if a.tasks}
     admitted = np.full(instance.topology.num_hosts, True)
     together = []
     for affinity in instance.affinities:
@@ -199,16 +211,23 @@ def domains_held(
     }
 
 
-def quota_left(instance: Instance, job: Job) -> int | None:
+def quota_left(
+    instance: Instance, job: Job, beside: Sequence[Assignment] | None = None
+) -> int | None:
     """Return the GPU that a job's tenant may still take, milli-GPU, or None without a quota.
 
     A tenant in a cohort may go beyond its quota as far as it may borrow and the cohort has left.
+
+    Parameters
+    ----------
+    instance, job, beside
+        As of `neighbours_of`.
     """
     tenants = {tenant.name: tenant for tenant in instance.tenants}
     if job.tenant not in tenants:
         return None
     held: dict[str | None, int] = dict.fromkeys(tenants, 0)
-    for running in instance.running:
+    for running in instance.running if beside is None else beside:
         its = instance.job(running.job)
         if its.tenant in held:
             held[its.tenant] += its.configurations[running.configuration].demand[0]

@@ -57,19 +57,25 @@ def jobs_to_end(
     tree = Tree.of(instance.topology)
     is_open = np.array([host.id not in closed for host in instance.topology.hosts])
 
+    pool = free_pool(instance)
+    job = instance.job(job_id)
+
     def starts(gone: Sequence[Assignment]) -> bool:
         names = {a.job for a in gone}
-        rest = instance.replace(running=tuple(a for a in instance.running if a.job not in names))
-        job = rest.job(job_id)
-        near = neighbours_of(rest, job)
+        beside = [a for a in instance.running if a.job not in names]
+        near = neighbours_of(instance, job, beside)
+        for a in gone:
+            pool.release(instance.job(a.job).configurations[a.configuration], a.tasks)
         found = decide(
-            free_pool(rest),
+            pool,
             job,
             tree=tree,
             neighbours=dataclasses.replace(near, admitted=near.admitted & is_open),
-            quota_left_milli=quota_left(rest, job),
+            quota_left_milli=quota_left(instance, job, beside),
             explained=False,
         )
+        for a in gone:
+            pool.take(instance.job(a.job).configurations[a.configuration], a.tasks)
         return found.assignment is not None
 
     needed: list[Assignment] = []
@@ -127,14 +133,12 @@ def _cure(
 
 def _perhaps_closed(instance: Instance) -> set[str]:
     """Return the hosts with nothing to spare that hold only jobs which may not be preempted."""
-    base = slice(len(RESOURCES))
-    full = (held_on_hosts(instance) >= instance.topology.capacity)[:, base].all(axis=1)
-    free = {
-        task.host for a in instance.running if instance.job(a.job).preemptible for task in a.tasks
-    }
-    used = {task.host for a in instance.running for task in a.tasks}
-    hosts = zip(instance.topology.hosts, full, strict=True)
-    return {host.id for host, is_full in hosts if is_full and host.id in used - free}
+    spare = (instance.topology.capacity - held_on_hosts(instance))[:, : len(RESOURCES)]
+    stays = {a.job for a in instance.running if not instance.job(a.job).preemptible}
+    others = {task.host for a in instance.running if a.job not in stays for task in a.tasks}
+    there = {task.host for a in instance.running if a.job in stays for task in a.tasks} - others
+    index = instance.topology.host_index
+    return {host for host in there if (spare[index[host]] <= 0).all()}
 
 
 def _ending(instance: Instance, jobs: Sequence[str], hosts: Sequence[str]) -> Relaxation:

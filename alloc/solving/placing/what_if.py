@@ -7,6 +7,7 @@ cannot and what would let it.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import time
 from collections.abc import Callable, Sequence
@@ -18,16 +19,17 @@ from alloc.problems.allocation.solution import Allocation, Assignment
 from alloc.result import Limits
 from alloc.solving.gang import Explanation, decide_for
 from alloc.solving.gang.cures import amount
-from alloc.solving.placing.changes import Change, Standing, made
+from alloc.solving.placing.changes import Change, Standing, Submit, made
 from alloc.solving.placing.defragmentation import Defragmentation, drain
 from alloc.solving.placing.explain import explain
 from alloc.solving.placing.place import DEFAULT_GOAL, Placement, place
 from alloc.units import MILLI
 from alloc.verification import initial_violations, verify
-from alloc.workload import Job
 
 _PARTS = 4
 """Parts of the time: the base, the changes (moves off hosts), the placement after them, reasons."""
+_RULES = ("node:", "partition:", "quota:")
+"""With what the names of resources begin by which a snapshot says rules of jobs."""
 
 
 @dataclass(frozen=True)
@@ -95,8 +97,8 @@ class Submission:
     explanation
         Otherwise why it cannot, and what would let it.
     unsaid
-        Named resources, such as partitions, marks of nodes and quotas of a snapshot, that other
-        jobs ask for and it does not: nothing of the kind keeps it out.
+        Rules of a snapshot that other jobs have, by their named resources (partitions, rules about
+        nodes, quotas), and that a job given by its size alone has not: none keeps it out.
     """
 
     job: str
@@ -206,34 +208,34 @@ def what_if(
     gone = frozenset({*standing.ended, *standing.impossible})
     after = Queue(now, place(now, DEFAULT_GOAL, limits=share(2), progress=progress), gone)
     asked = [job for job in standing.submitted if job in after.waiting]
+    by_size = {c.job for c in changes if isinstance(c, Submit) and c.like is None}
     submissions = []
     for k, job in enumerate(asked):
-        submissions.append(_submission(now, job, standing.closed, share(len(asked) - k)))
+        one = _submission(now, job, standing.closed, share(len(asked) - k))
+        if job in by_size:
+            one = dataclasses.replace(one, unsaid=_rules_of_snapshot(now))
+        submissions.append(one)
     return PlacementWhatIf(sentences, before, after, standing, tuple(submissions))
 
 
 def _submission(instance: Instance, job: str, closed: frozenset[str], limits: Limits) -> Submission:
     """Return where a job starts by itself, held against the checker, or why it cannot."""
-    unsaid = _unsaid(instance, job)
     found = decide_for(instance, job).assignment
     if found is None:
         explanation = explain(instance, job, closed=closed, limits=limits)
-        return Submission(job, None, explanation, unsaid)
+        return Submission(job, None, explanation)
     alone = Allocation((*instance.running, found))
     wrong = verify(instance, alone, accept=initial_violations(instance))
     if wrong:
         raise CertificateError(f'the hosts for job "{job}" break a rule: {wrong[0]}')
-    return Submission(job, found, None, unsaid)
+    return Submission(job, found, None)
 
 
-def _unsaid(instance: Instance, job: str) -> tuple[str, ...]:
-    """Return the named resources that other jobs ask for and this one does not, sorted."""
-
-    def asked(one: Job) -> set[str]:
-        return {name for c in one.configurations for g in c.tasks for name in g.resources}
-
-    others = {name for one in instance.jobs for name in asked(one)}
-    return tuple(sorted(others - asked(instance.job(job))))
+def _rules_of_snapshot(instance: Instance) -> tuple[str, ...]:
+    """Return the named resources that stand for rules and that some job asks for, sorted."""
+    groups = (group for job in instance.jobs for c in job.configurations for group in c.tasks)
+    asked = {name for group in groups for name in group.resources}
+    return tuple(sorted(name for name in asked if name.startswith(_RULES)))
 
 
 def _pinned(instance: Instance) -> Instance:

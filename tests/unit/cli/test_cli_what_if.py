@@ -84,22 +84,19 @@ def test_hosts_that_cannot_be_emptied_have_an_exit_code(run, tmp_path) -> None:
     assert 'h0: job "x" has no place on what is left (' in done.stderr
 
 
-@pytest.mark.parametrize(
-    ("words", "need"),
-    [
+def test_wrong_usage_is_one_sentence(run, now) -> None:
+    for words, need in (
         ((), "nothing is changed; name a change"),
         (("demand=+20%",), "is of a planning problem, and this is an instance"),
         (("cordon:rack-9",), 'no host or domain "rack-9"; did you mean'),
         (("cordon:rack-0", "--replay"), "--replay is of a planning problem, and"),
         (("cordon:rack-0", "--workers", "2"), "--workers is of a planning problem"),
         (("cordon:rack-0", "--scheduler", "srtf"), "--scheduler needs --replay"),
-    ],
-)
-def test_wrong_usage_is_one_sentence(run, now, words, need) -> None:
-    done = run("what-if", now, *words)
-    assert done.exit_code == 2
-    assert need in done.stderr
-    assert len(done.stderr.strip().splitlines()) == 1
+    ):
+        done = run("what-if", now, *words)
+        assert done.exit_code == 2
+        assert need in done.stderr
+        assert len(done.stderr.strip().splitlines()) == 1
 
 
 def test_a_problem_of_another_kind_is_refused(run) -> None:
