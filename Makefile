@@ -167,4 +167,4 @@ lock:  ## Renew requirements/lock.txt, and those beside it, from pyproject.toml
 clean:  ## Remove everything the other targets made
 	rm -rf $(VENV) build dist *.egg-info demo-output htmlcov .coverage .coverage.* \
 	  .hypothesis .mypy_cache .pytest_cache .ruff_cache
-	find alloc models instances benchmarks tests -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
+	find alloc models instances benchmarks docs tests -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true

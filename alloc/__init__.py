@@ -13,6 +13,7 @@ TYPE_CHECKING = False  # as type checkers know it; `typing` takes longer to load
 if TYPE_CHECKING:
     import typing
 
+    from alloc import instances as instances
     from alloc import planning as planning
     from alloc.certificate import Certificate as Certificate
     from alloc.documents.reading import load as load
@@ -102,6 +103,7 @@ __all__ = [*_HOMES]
 _ROOMS = (
     "certificate",
     "errors",
+    "instances",
     "objectives",
     "planning",
     "problems",

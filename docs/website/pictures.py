@@ -7,7 +7,7 @@ import re
 from collections import defaultdict
 from pathlib import Path
 
-_BLOCK = re.compile(r"^```(python|mermaid)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_BLOCK = re.compile(r"^```(python|mermaid)\b[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _SAVED = re.compile(r'save_figure\(.*"([\w-]+)", \["svg"\]\)')
 _ARROW = re.compile(r"\s*(\w+) -->\|([^|]+)\| (\w+)")
 _WHITE = '<rect width="100%" height="100%" fill="white"/>'

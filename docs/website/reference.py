@@ -59,7 +59,11 @@ def _imported_by_pages() -> dict[tuple[str, str], Any]:
     for page in sorted(DOCS.glob("*.md")):
         for module, name in _imported(page.read_text(encoding="utf-8")):
             try:
-                found[module, name] = getattr(importlib.import_module(module), name)
+                home = importlib.import_module(module)
+                # A module in a package is loaded when it is asked for, as `from` does.
+                if not hasattr(home, name):
+                    importlib.import_module(f"{module}.{name}")
+                found[module, name] = getattr(home, name)
             except BackendUnavailableError:
                 found[module, name] = None
     return found

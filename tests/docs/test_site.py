@@ -25,7 +25,10 @@ ROOT = Path(__file__).parents[2]
 
 def test_every_page_is_in_the_navigation_once():
     listed = [place for places in pages.navigation().values() for place in places]
-    assert sorted(listed) == sorted({*pages.sources()} - {"index.md"})
+    missing = sorted({*pages.sources()} - {"index.md", *listed})
+    assert missing == [], f"add a line to a list of docs/index.md for each page: {missing}"
+    assert sorted(listed) == sorted(set(listed)), "a page stands in docs/index.md twice"
+    assert {*listed} <= {*pages.sources()}
 
 
 @pytest.mark.parametrize("place", pages.sources())
@@ -75,7 +78,7 @@ def test_every_public_name_is_in_the_reference_once(api):
     objects = {id(value_of(name)) for name in shown}
     wanted = runpy.run_path(str(ROOT / "tests" / "docs" / "test_docstrings.py"))
     missing = {n for n, value in wanted["shown"]() if callable(value) and id(value) not in objects}
-    assert missing == set()
+    assert missing == set(), "docs/website/reference.py leaves these names out"
 
 
 def value_of(path: str) -> object:
@@ -85,7 +88,8 @@ def value_of(path: str) -> object:
 
 def test_rooms_whose_parameters_are_held_are_in_the_reference():
     wanted = runpy.run_path(str(ROOT / "tests" / "docs" / "test_docstrings.py"))["ROOMS"]
-    assert set(wanted) <= set(reference.ROOMS)
+    missing = sorted(set(wanted) - set(reference.ROOMS))
+    assert missing == [], f"add to ROOMS in docs/website/reference.py: {missing}"
 
 
 def test_every_page_of_the_reference_is_in_its_list(api):
@@ -114,13 +118,13 @@ def test_every_command_and_option_is_in_the_reference():
         for parameter in command.params:
             if parameter.name != "help" and not getattr(parameter, "hidden", False):
                 is_option = parameter.opts[0].startswith("-")
-                written = parameter.opts[-1] if is_option else parameter.metavar
-                assert written in sections[name], f"{name}: {parameter.name}"
+                written = parameter.opts[-1] if is_option else parameter.metavar or parameter.name
+                assert written.upper() in sections[name].upper(), f"{name}: {parameter.name}"
 
 
 def test_pictures_follow_the_lines_that_draw_them(tmp_path):
     lines = (
-        "# One\n\n```python\nfrom alloc.plotting import new_figure, save_figure\n"
+        "# One\n\n```python slow\nfrom alloc.plotting import new_figure, save_figure\n"
         'save_figure(new_figure(2, 2), "empty", ["svg"])\n```\nAfter.\n'
     )
     text = with_pictures(lines, tmp_path, "deep/one.md")
@@ -153,7 +157,7 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 @pytest.mark.parametrize("page", PAGES, ids=[page.name for page in PAGES])
 def test_examples_use_only_what_they_import(page):
-    """`alloc.instances` is there once it was imported: a reader's session has only the page."""
+    """`alloc.parallel` is there once it was imported: a reader's session has only the page."""
     there = {*alloc.__all__, *alloc._ROOMS, "__version__"}
     for block in blocks(page):
         if block.language != "python":
@@ -191,9 +195,6 @@ def test_the_lock_of_the_site_has_what_the_extra_asks_for_at_the_versions_of_the
     told = (folder / "docs.in").read_text(encoding="utf-8").splitlines()
     assert wanted == [line for line in told if not line.startswith("#")]
     assert {Requirement(line).name for line in wanted} <= {name for name, _ in site}
-    text = (folder / "docs.txt").read_text(encoding="utf-8")
-    assert "://" not in text
-    assert len(pin.findall(text)) == len(re.findall(r"^[a-z0-9-]+==.+ \\\n    --hash=", text, re.M))
 
 
 def test_continuous_integration_builds_the_site():

@@ -76,7 +76,7 @@ def test_what_type_checkers_see_is_what_there_is():
         assert getattr(alloc, name) is getattr(importlib.import_module(module), original)
     public = {name for name in dir(alloc) if name[0] != "_"}
     modules = {name for name in public if isinstance(getattr(alloc, name), types.ModuleType)}
-    assert public - modules - {"TYPE_CHECKING", "Any"} == set(seen) - {"planning"}
+    assert public - modules - {"TYPE_CHECKING", "Any"} == set(seen) - {"instances", "planning"}
 
 
 def test_solve_stays_a_function():
@@ -91,9 +91,10 @@ def test_solve_stays_a_function():
     assert done.returncode == 0, done.stderr
 
 
-def test_planning_is_there_without_an_import_of_its_own():
-    done = run("import alloc; print(alloc.planning.plan.__name__, 'planning' in dir(alloc))")
-    assert done.stdout.strip() == "plan True", done.stderr
+@pytest.mark.parametrize(("room", "name"), [("planning", "plan"), ("instances", "load")])
+def test_a_room_is_there_without_an_import_of_its_own(room, name):
+    done = run(f"import alloc; print(alloc.{room}.{name}.__name__, {room!r} in dir(alloc))")
+    assert done.stdout.strip() == f"{name} True", done.stderr
 
 
 @pytest.mark.parametrize("name", ["models", "instances"])

@@ -136,7 +136,7 @@ def test_continuous_integration_begins_with_the_commands_of_the_readme():
     assert script.index("bare make test") < script.index("apt-get") < script.index("install-learn")
 
 
-@pytest.mark.parametrize("lock", ["lock", "server", "learn", "lowest"])
+@pytest.mark.parametrize("lock", ["lock", "server", "learn", "docs", "lowest"])
 def test_a_lock_holds_hashed_releases_and_nothing_else(lock):
     # No address of an index or folder, no option, no direct reference: each is one machine's own.
     lines = (ROOT / "requirements" / f"{lock}.txt").read_text(encoding="utf-8").splitlines()
