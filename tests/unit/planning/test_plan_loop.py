@@ -173,7 +173,9 @@ def test_a_class_without_a_goal_in_a_pool_smaller_than_its_jobs_is_said_not_to_b
     found = plan(asked, limits=EXACT, replay=REPLAY).replayed
     assert found is not None
     assert found.outcome == "holds"
-    said = 'not served while their pool is smaller than a job of theirs: "tune" (32 GPUs a job, 8 in'
+    said = (
+        'not served while their pool is smaller than a job of theirs: "tune" (32 GPUs a job, 8 in'
+    )
     assert (said in found.sentence) == (gang == 32)
 
 

@@ -232,19 +232,18 @@ def test_a_pair_that_spot_hosts_have_no_room_for_is_parted(method):
 def test_the_bound_of_a_spot_margin_costs_no_plan(seed, epsilon):
     """It is what every scenario asks for by itself, waived ones too: the optimum is the same."""
     rng = random.Random(seed)
-    spot = HostOffer("spot", A100, "spot", 1.0, ("cloud",), most_hosts=rng.choice([1, 2, 4]))
+    spot = HostOffer("spot", A100, "spot", 1.0, ("cloud",), most_hosts=rng.choice([3, 4, 8]))
     classes = tuple(replace(c, interruptible=True) for c in world().classes)
-    shares = [(rng.choice([0.25, 0.5, 1.0]), rng.choice([0.0, 0.5, 1.0])) for _ in range(2)]
+    shares = [(rng.choice([0.25, 0.5, 1.0]), rng.choice([0.5, 1.0])) for _ in range(2)]
+    had = 8 * spot.most_hosts * min(min(share) for share in shares)
     scenarios = tuple(
         replace(s, spot_availability=share)
         for s, share in zip(world().scenarios, shares, strict=True)
     )
-    alone = rng.choice(["train", "batch"])
-    tightening = (
-        Tightening(alone, "a100", "cloud", margin=rng.choice([2.0, 8.0]), spot=True),
-        Tightening(
-            "train", "a100", "cloud", margin=rng.choice([4.0, 8.0, 17.0]), spot=True, beside="batch"
-        ),
+    asked = [("train", None, 0.6), ("batch", None, 0.6), ("train", "batch", rng.choice([0.7, 1.5]))]
+    tightening = tuple(
+        Tightening(name, "a100", "cloud", margin=part * had, spot=True, beside=beside)
+        for name, beside, part in asked
     )
     offers = (*world().offers, spot)
     problem = world(
