@@ -15,7 +15,7 @@ from alloc.planning.buffers import (
     with_shared_pools,
 )
 from alloc.planning.iteration_solves import IterationSolves, Solve
-from alloc.planning.pools import goals_of, tightest
+from alloc.planning.pools import goals_of, operations_of, tightest, too_large
 from alloc.planning.replay import Measured, ReplaySettings, replay_all
 from alloc.problems.right_sizing.demand import Tightening
 from alloc.problems.right_sizing.headroom import KEPT_OUT, margins
@@ -336,7 +336,7 @@ def _holds_sentence(iterations: tuple[Iteration, ...], settings: ReplaySettings)
         f"{replications} replications, {sure} of them in its whole 95 % interval, in the "
         f"{settings.regimes} tightest regimes of every pool, and the tightest of each class that "
         f"comes in none of these, by draws that the plan was not made "
-        f"by{_about(iterations[0], number, best)}{_not_replayed(best)}."
+        f"by{_about(iterations[0], number, best)}{_not_replayed(best)}{_never_start(best)}."
     )
 
 
@@ -367,6 +367,18 @@ def _not_replayed(one: Iteration) -> str:
     if not left:
         return ""
     return f"; not measured, for too few jobs come to replay: {', '.join(left)}"
+
+
+def _never_start(one: Iteration) -> str:
+    """Return which classes a plan sends to pools of fewer GPUs than a job of theirs takes."""
+    found = too_large(operations_of(one.problem, one.result.require_solution()))
+    if not found:
+        return ""
+    said = [
+        f'"{name}" ({gpus} GPUs a job, {had} in {pool})'
+        for (name, pool), (gpus, had) in sorted(found.items())
+    ]
+    return f"; not served while their pool is smaller than a job of theirs: {', '.join(said)}"
 
 
 def _misses(measured: Sequence[Measured]) -> str:

@@ -168,6 +168,25 @@ def goals_of(problem: PlanningProblem, plan: Plan) -> list[tuple[str, Pool]]:
     return sorted(found)
 
 
+def too_large(operations: Sequence[Operation]) -> dict[tuple[str, Pool], tuple[int, int]]:
+    """Return the classes whose jobs take more GPUs than a pool that they are sent to has.
+
+    Returns
+    -------
+    dict
+        Of each class and pool the GPUs of a job and those of the pool, where these are fewest.
+    """
+    found: dict[tuple[str, Pool], tuple[int, int]] = {}
+    for operation in operations:
+        for stream in operation.streams:
+            if stream.gpus > operation.gpus:
+                key = stream.job_class.name, operation.pool
+                known = found.get(key)
+                if known is None or operation.gpus < known[1]:
+                    found[key] = stream.gpus, operation.gpus
+    return found
+
+
 def tightest(operations: Sequence[Operation], each: int = 1) -> tuple[Operation, ...]:
     """Return for every pool the regimes in which its GPUs are shortest, for all with a goal.
 

@@ -92,7 +92,9 @@ class Blocks:
         """
         demand = self.data.demand.max(axis=(0, 1))
         rare = (demand > 0) & (demand < 1)
-        unit = np.where(rare, np.exp2(np.floor(np.log2(np.where(rare, demand, 1.0)))), 1.0)
+        # One over a unit is finite, too.
+        about = np.maximum(np.where(rare, demand, 1.0), np.finfo(float).tiny)
+        unit = np.exp2(np.floor(np.log2(about)))
         columns, rows = np.ones(self._num_columns), np.ones(self.matrix.shape[0])
         for w, mode in enumerate(self.data.modes):
             columns[self.columns.mode[w]] = unit[mode.job_class]

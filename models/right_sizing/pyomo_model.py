@@ -32,7 +32,12 @@ _PROBABILITY = 1e-9
 
 
 def pyomo_model(problem: PlanningProblem) -> Any:
-    """Return the Pyomo ``ConcreteModel`` of a planning problem, to read, extend and solve."""
+    """Return the Pyomo ``ConcreteModel`` of a planning problem, to read, extend and solve.
+
+    What is below the tolerance of a solver, 1e-6 in most, is 0 to it. Here jobs are counted per
+    hour, so classes that come less often may go unserved, and the checker refuses such a plan; the
+    arrays, which `alloc.solve` takes, count what runs of them in units of their own.
+    """
     return _Formulas(problem).build()
 
 

@@ -38,7 +38,7 @@ def _queueing(data: SizingData) -> list[str]:
     problem = data.problem
     found = [
         f"Pools are loaded to at most {100 * problem.utilisation:g} %; jobs of any size that fit "
-        "their pool find room in it (the replay in the simulator checks it)."
+        "their pool find room in it (the replay in the simulator checks it for goals)."
     ]
     goals = [c for c in problem.classes if c.goal is not None]
     if goals:

@@ -193,10 +193,7 @@ class BlockMaster:
         OutOfTime
             If the time was too short.
         """
-        seconds = self.seconds_left()
-        if seconds <= 0:
-            raise OutOfTime
-        self._optimum = self.program.solve(seconds)
+        self._optimum = self.program.solve(self.seconds_left())
         if self._optimum is None:
             if self.program.is_infeasible:
                 return None

@@ -19,6 +19,7 @@ from alloc.problems.right_sizing import (
     JobOption,
     Plan,
     PlanningProblem,
+    Scenario,
     ServiceGoal,
     Tightening,
 )
@@ -136,6 +137,46 @@ def test_a_plan_is_kept_if_with_more_capacity_there_is_none(
     assert [one.result for one in ended.iterations] == [cheap, cheap]
     assert bool(ended.iterations[1].measured) == (limit == "time")
     assert ended.outcome == ("missed" if limit == "time" else "interrupted")
+
+
+@pytest.mark.parametrize(
+    ("limit", "is_far", "is_kept"),
+    [("time", True, False), ("time", False, True), (None, True, True)],
+)
+def test_a_plan_that_is_dear_for_lack_of_time_is_not_replayed(
+    monkeypatch: pytest.MonkeyPatch, limit: Limit | None, is_far: bool, is_kept: bool
+) -> None:
+    """The one before is; one that is dear because capacity is, or by its gap, is replayed."""
+    monkeypatch.setattr("alloc.planning.iteration_solves.raise_buffers", lambda *given: True)
+    cheap, roomy = solve_plan(problem(), EXACT), _roomy(40.0)
+    bound = cheap.certificate.bound if is_far else roomy.certificate.bound
+    certificate = dataclasses.replace(roomy.certificate, limit=limit, bound=bound)
+    dear = dataclasses.replace(roomy, certificate=certificate)
+    ended = plan_and_replay(
+        problem(), _scripted([cheap, cheap, cheap, dear]), REPLAY, max_iterations=2
+    )
+    assert [one.result for one in ended.iterations] == [cheap, dear if is_kept else cheap]
+
+
+@pytest.mark.parametrize("gang", [8, 32])
+def test_a_class_without_a_goal_in_a_pool_smaller_than_its_jobs_is_said_not_to_be_served(
+    gang: int,
+) -> None:
+    """No goal of it is missed, and no job of it starts."""
+    loose = ServiceGoal("wait", 1000.0, 0.5)
+    classes = (
+        JobClass("train", (JobOption("a100", 8, 4.0),), goal=loose),
+        JobClass("tune", (JobOption("h100", gang, 1.0),)),
+    )
+    arrivals = {"train": (0.8, 0.9), "tune": (4.0 / gang, 4.0 / gang)}
+    asked = problem(classes=classes, scenarios=(Scenario("1", 1.0, arrivals),))
+    found = plan(asked, limits=EXACT, replay=REPLAY).replayed
+    assert found is not None
+    assert found.outcome == "holds"
+    said = (
+        'not served while their pool is smaller than a job of theirs: "tune" (32 GPUs a job, 8 in'
+    )
+    assert (said in found.sentence) == (gang == 32)
 
 
 @pytest.mark.parametrize("which", [1, 2])

@@ -185,7 +185,7 @@ def test_a_critical_class_is_not_waived_to_find_what_is_missing():
 
 
 @pytest.mark.parametrize("quarters", [(0,), (0, 1)])
-@pytest.mark.parametrize("rate", [1e-6, 1e-8, 1e-12])
+@pytest.mark.parametrize("rate", [1e-6, 1e-8, 1e-12, 1e-310])
 @pytest.mark.parametrize("method", METHODS)
 def test_jobs_that_hardly_ever_come_are_served_all_the_same(method, rate, quarters):
     """However little they are beside a solver's tolerance; and they cost next to nothing."""

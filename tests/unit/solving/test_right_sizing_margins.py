@@ -1,5 +1,6 @@
 """Right-sizing with margins: who shares them, who is kept out by them, and what starts know."""
 
+import random
 from dataclasses import replace
 from functools import partial
 
@@ -7,8 +8,10 @@ import numpy as np
 import pytest
 from planning_worlds import A100, METHODS, margins, without_cloud, world
 
+from alloc.backends import SolverOptions, highs
 from alloc.errors import InstanceError
 from alloc.models.right_sizing import SizingData
+from alloc.models.right_sizing.arrays import extensive
 from alloc.models.right_sizing.first_stage import first_stage
 from alloc.problems.right_sizing import (
     HostOffer,
@@ -222,3 +225,37 @@ def test_a_pair_that_spot_hosts_have_no_room_for_is_parted(method):
     met = {(s.quarter, s.job_class) for s in found.solution.shares if s.spot}
     for quarter in range(2):
         assert {(quarter, "train"), (quarter, "batch")} - met
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 0.5])
+@pytest.mark.parametrize("seed", range(4))
+def test_the_bound_of_a_spot_margin_costs_no_plan(seed, epsilon):
+    """It is what every scenario asks for by itself, waived ones too: the optimum is the same."""
+    rng = random.Random(seed)
+    spot = HostOffer("spot", A100, "spot", 1.0, ("cloud",), most_hosts=rng.choice([3, 4, 8]))
+    classes = tuple(replace(c, interruptible=True) for c in world().classes)
+    shares = [(rng.choice([0.25, 0.5, 1.0]), rng.choice([0.5, 1.0])) for _ in range(2)]
+    had = 8 * spot.most_hosts * min(min(share) for share in shares)
+    scenarios = tuple(
+        replace(s, spot_availability=share)
+        for s, share in zip(world().scenarios, shares, strict=True)
+    )
+    asked = [("train", None, 0.6), ("batch", None, 0.6), ("train", "batch", rng.choice([0.7, 1.5]))]
+    tightening = tuple(
+        Tightening(name, "a100", "cloud", margin=part * had, spot=True, beside=beside)
+        for name, beside, part in asked
+    )
+    offers = (*world().offers, spot)
+    problem = world(
+        offers=offers, classes=classes, scenarios=scenarios, epsilon=epsilon, tightening=tightening
+    )
+    data = SizingData(problem)
+    first = first_stage(data)
+    upper = first.upper.copy()
+    upper[first.margin] = 1e3
+    assert (upper > first.upper).any()
+    costs = [
+        highs.solve(extensive(data, one, unit=1e5).model, SolverOptions(20.0, gap=1e-7)).objective
+        for one in (first, replace(first, upper=upper))
+    ]
+    assert costs[0] == pytest.approx(costs[1], rel=1e-6)
