@@ -233,7 +233,7 @@ def test_a_schedule_of_very_many_runs_is_averaged_and_says_so():
 def test_tasks_without_gpus_are_no_share_of_the_gpus():
     """The cluster has GPUs that no job asks for: what is averaged is then tasks."""
     instance, schedule = many_runs(200, 10)
-    ways = (Configuration((TaskGroup("worker", 4, 1000, 0),), 1.0),)
+    ways = (Configuration((TaskGroup("worker", 4, cpu_milli=1000),), 1.0),)
     jobs = tuple(replace(job, configurations=ways) for job in instance.jobs)
     found = explorer._gantt(instance.replace(jobs=jobs), schedule, 10, 1.0)
     assert found["whole"] == "of the most that any row holds"
