@@ -61,9 +61,9 @@ def explorer_data(
     -------
     dict
         ``shown``, the position of the schedule to begin with; ``unit`` of times; ``held`` and
-        ``used``, what runs hold and what the cluster has; ``jobs``; and ``series``, each with
-        ``name``, ``jct`` (times, shares of the jobs), ``use`` (times, shares held from each on)
-        and ``gantt``, or None where the curves only are shown.
+        ``used``, what runs hold and what the cluster has; ``jobs``, the names that bars need; and
+        ``series``, each with ``name``, ``jct`` (times, shares of the jobs), ``use`` (times, shares
+        held from each on) and ``gantt``, or None where the curves only are shown.
     """
     best = best_word(comparison, instance)
     schedules = _schedules(comparison, instance, beside)
@@ -75,24 +75,27 @@ def explorer_data(
     unit = time_unit(max(map(last_end_s, schedules.values()), default=1.0))
     room = MAX_BARS // max(num_sections * len(detailed), 1)
     gpus = bool(instance.topology.capacity[:, 0].sum())
+    series: list[dict[str, Any]] = [
+        {
+            "name": " = ".join(best if name == OPTIMUM else name for name in names),
+            "is_best": OPTIMUM in names,
+            "jct": _shares(comparison.jcts(instance.fingerprint, names[0]), unit.seconds),
+            "use": _use(instance, schedule, "gpu_milli" if gpus else "cpu_milli", unit.seconds),
+            "gantt": _gantt(instance, schedule, min(room, _MAX_BARS_EACH), unit.seconds)
+            if names in detailed
+            else None,
+        }
+        for names, schedule in schedules.items()
+    ]
+    has_bars = any(one["gantt"] and "bars" in one["gantt"] for one in series)
     return {
         "shown": next((k for k, names in enumerate(schedules) if beside in names), 0),
         "unit": unit.name,
         "held": "GPUs" if uses_gpus(instance) else "tasks",
         "used": "GPUs" if gpus else "CPU cores",
-        "jobs": [job.id for job in instance.jobs],
-        "series": [
-            {
-                "name": " = ".join(best if name == OPTIMUM else name for name in names),
-                "is_best": OPTIMUM in names,
-                "jct": _shares(comparison.jcts(instance.fingerprint, names[0]), unit.seconds),
-                "use": _use(instance, schedule, "gpu_milli" if gpus else "cpu_milli", unit.seconds),
-                "gantt": _gantt(instance, schedule, min(room, _MAX_BARS_EACH), unit.seconds)
-                if names in detailed
-                else None,
-            }
-            for names, schedule in schedules.items()
-        ],
+        # Means name no job, and a hundred thousand names would be most of the page.
+        "jobs": [job.id for job in instance.jobs] if has_bars else [],
+        "series": series,
     }
 
 
@@ -148,7 +151,8 @@ def _gantt(instance: Instance, schedule: Schedule, room: int, unit_s: float) -> 
     if by_host:
         rows = [host.id for host in instance.topology.hosts]
         bars = _bars_of_hosts(instance, schedule, position)
-        full = instance.topology.capacity[:, 0] / MILLI
+        # Tasks without GPUs are no share of the GPUs.
+        full = instance.topology.capacity[:, 0] / MILLI * uses_gpus(instance)
     else:
         order = sorted(position, key=lambda id: (instance.job(id).arrival_s, position[id]))
         rows = order

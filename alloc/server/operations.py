@@ -43,10 +43,13 @@ class Limits:
         Most wall time of a job, seconds.
     threads
         Most threads of a solver.
+    max_body_bytes
+        Largest body of a request, bytes; what is made to be sent back as one is no larger.
     """
 
     job_limit_s: float
     threads: int
+    max_body_bytes: int = 32 * 2**20
 
 
 @dataclass(frozen=True)

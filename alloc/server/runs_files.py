@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -28,8 +29,8 @@ from alloc.topology import Topology
 
 _JOBS = ("kubernetes", "slurm", "table", "swf")
 """Roles of files with jobs, which are the names of their readers."""
-_AS_FILES = ("map", "more")
-"""Options that are told by other fields of a request, like those that are paths."""
+_AS_COLUMNS = "map"
+"""The option that a request has as its field ``columns``."""
 _MAX_SHOWN = 200
 """Columns that are listed: more than any table of jobs has, and few enough for a page."""
 _MAX_NAMED = 20
@@ -51,7 +52,7 @@ def run_inspect_files(request: InspectFilesRequest, tell: Tell, limits: Limits) 
     }
 
 
-def run_read_files(request: ReadFilesRequest, tell: Tell, limits: Limits) -> dict[str, Any]:
+def run_read_files(request: ReadFilesRequest, tell: Tell, limits: Limits) -> str:
     """Return the instance or topology of files, with the account of what is not in it."""
     with laid_out(request.files) as uploads:
         tell(f"reading {', '.join(str(upload.path) for upload in uploads)}")
@@ -59,13 +60,13 @@ def run_read_files(request: ReadFilesRequest, tell: Tell, limits: Limits) -> dic
         with blame("/host_type" if request.host_type else "/files"):
             topology, account = _topology(uploads, request.host_type)
         if kind is None:
-            return _reading(topology, account, None)
+            return _written(_reading(topology, account, None), limits.max_body_bytes)
         with blame("/options"):
             options = _given(kind, request.options)
         columns = None
         path = next(upload.path for upload in uploads if upload.role == kind)
         if kind == "table":
-            options["map"] = request.columns or None
+            options[_AS_COLUMNS] = request.columns or None
             # Told how its cells are parted, the reader itself says which columns it misses.
             if "delimiter" not in options:
                 with blame("/columns"):
@@ -77,7 +78,7 @@ def run_read_files(request: ReadFilesRequest, tell: Tell, limits: Limits) -> dic
             made, jobs = read_instance(kind, str(path), topology=topology, **options, **beside)
     if account is not None:
         jobs = replace(jobs, also=(*jobs.also, account))
-    return _reading(made, jobs, columns)
+    return _written(_reading(made, jobs, columns), limits.max_body_bytes)
 
 
 def _reader_of(uploads: Sequence[Upload]) -> str | None:
@@ -144,7 +145,7 @@ def _options(kind: str) -> list[Option]:
     return [
         option
         for option in READERS[kind].options
-        if not option.is_path and option.name not in _AS_FILES
+        if not option.is_path and option.name != _AS_COLUMNS
     ]
 
 
@@ -208,6 +209,22 @@ def _reading(
         "columns": None if columns is None else _columns_document(columns),
         "report": account.as_dict(),
     }
+
+
+def _written(reading: dict[str, Any], max_bytes: int) -> str:
+    """Return a reading as JSON, unless it is larger than what the server takes back as a problem.
+
+    Small compressed files can hold millions of rows, and what serves has to load the reading.
+    """
+    text = json.dumps(reading, ensure_ascii=False, allow_nan=False)
+    size = len(text.encode())
+    if size > max_bytes:
+        with blame("/files"):
+            raise InstanceError(
+                f"the files make a document of {size:,} bytes, and this server takes problems of "
+                f"at most {max_bytes:,}; read fewer jobs (max_jobs, length_s), or raise its limit."
+            )
+    return text
 
 
 def _headline(made: Instance | Topology, account: ReadReport) -> str:

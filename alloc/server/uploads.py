@@ -37,8 +37,6 @@ _LEFT_BEHIND_S = 86_400.0
 _MAX_NAME = 60
 _SWF_FIELDS = 18
 _WANTED = ("arrival", "duration", "gpus")
-_ANY = "\x00"
-"""Stands for a column that is still to be named; no header has it."""
 _PODS = {"Pod", "Workload", "PodGroup", "Job"}
 """Kinds of Kubernetes that are jobs or parts of them."""
 
@@ -100,7 +98,8 @@ def laid_out(files: Sequence[UploadedFile]) -> Iterator[list[Upload]]:
         for position, file in enumerate(files):
             with blame(f"/files/{position}/content"):
                 path = Path(_plain_name(file.name))
-                if path in paths:
+                # The first of a name has it already; and "2-x" may itself be somebody's name.
+                while path.exists():
                     path = Path(f"{position + 1}-{path}")
                 path.write_bytes(_content(file, path))
                 paths.append(path)
@@ -166,15 +165,16 @@ def columns_of(path: Path, given: Mapping[str, str]) -> Columns:
         header = tuple(read_parquet(path))
     else:
         header = read_header(path, delimiter=find_delimiter(path))
+    # Stands for a column that is still to be named: longer than any name, so nobody has it.
+    to_name = "\0" * (1 + max(map(len, (*header, *given.values())), default=0))
     for count in range(len(_WANTED) + 1):
         for missing in combinations([key for key in _WANTED if key not in given], count):
+            named = {**given, **dict.fromkeys(missing, to_name)}
             try:
-                chosen = choose_columns(
-                    (*header, _ANY), {**given, **dict.fromkeys(missing, _ANY)}, Units(), str(path)
-                )
+                chosen = choose_columns((*header, to_name), named, Units(), str(path))
             except InstanceError:
                 continue
-            known = {key: column for key, column in chosen.items() if column.name != _ANY}
+            known = {key: column for key, column in chosen.items() if column.name != to_name}
             return Columns(header, known, missing)
     # Not what is missing is wrong, but what was named: say so.
     return Columns(header, choose_columns(header, given, Units(), str(path)), ())

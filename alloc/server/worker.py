@@ -55,7 +55,7 @@ def main(channel: socket.socket) -> None:
     sys.path[:] = start["path"]
     os.chdir(start["folder"])
     known = operations(start["operations"])
-    limits = Limits(start["job_limit_s"], os.cpu_count() or 1)
+    limits = Limits(start["job_limit_s"], os.cpu_count() or 1, start["max_body_bytes"])
     # What is allocated beyond the limit fails here, before the server has to kill.
     limit_memory(start["memory_limit_mib"])
     channel.sendall(pack("ready", str(os.getpid()).encode()))
@@ -73,6 +73,7 @@ def how_to_start(settings: Settings) -> bytes:
         "operations": settings.operations,
         "job_limit_s": settings.job_limit_s,
         "memory_limit_mib": settings.memory_limit_mib,
+        "max_body_bytes": settings.max_body_bytes,
     }
     return pack_job("start", json.dumps(start).encode())
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime, timedelta
 from os import PathLike
@@ -97,7 +98,7 @@ def _is_scalar(column: Any) -> bool:
 
 
 def _require_once(names: Sequence[str], what: str) -> None:
-    twice = {name for name in names if names.count(name) > 1}
+    twice = {name for name, times in Counter(names).items() if times > 1}
     if twice:
         raise InstanceError(
             f'{what}: names the column "{min(twice)}" twice; name every column once.'

@@ -30,7 +30,7 @@ class Option:
     choices
         The values allowed, or empty for any.
     is_path
-        Whether it names a file or folder.
+        Whether it names a file or folder, or several.
     """
 
     name: str

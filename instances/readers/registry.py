@@ -166,7 +166,12 @@ READERS: dict[str, Reader] = {
             "A moment of Kubernetes, from kubectl: nodes, pods, Kueue's and Volcano's queues.",
             "What kubectl get nodes,pods,workloads,clusterqueues ... -A -o json printed.",
             (
-                Option("more", str, "More files of the dump, or manifests of jobs, with commas."),
+                Option(
+                    "more",
+                    str,
+                    "More files of the dump, or manifests of jobs, with commas.",
+                    is_path=True,
+                ),
                 Option("levels", str, "Node labels that are levels, outermost first, with commas."),
                 Option("labels", str, "Set of labels that says where nodes stand, or none."),
                 Option("gpu_type", str, "GPU type of nodes without a label for it."),

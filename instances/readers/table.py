@@ -7,6 +7,7 @@ import gzip
 import math
 import re
 import zlib
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -320,7 +321,7 @@ def _header(
                 f'"{shown}"{nearest(column, header) or "."} '
                 "Give the file in that layout."
             )
-    twice = {name for name in header if header.count(name) > 1}
+    twice = {name for name, times in Counter(header).items() if times > 1}
     if twice:
         raise InstanceError(
             f'{path}, line {line}: names the column "{min(twice)}" twice; name every column once.'

@@ -230,6 +230,16 @@ def test_a_schedule_of_very_many_runs_is_averaged_and_says_so():
     assert held == pytest.approx(20_000 * 4 * 100.0, abs=0.005 * 8 * 500 * found["end"])
 
 
+def test_tasks_without_gpus_are_no_share_of_the_gpus():
+    """The cluster has GPUs that no job asks for: what is averaged is then tasks."""
+    instance, schedule = many_runs(200, 10)
+    ways = (Configuration((TaskGroup("worker", 4, cpu_milli=1000),), 1.0),)
+    jobs = tuple(replace(job, configurations=ways) for job in instance.jobs)
+    found = explorer._gantt(instance.replace(jobs=jobs), schedule, 10, 1.0)
+    assert found["whole"] == "of the most that any row holds"
+    assert max(max(row) for row in found["means"]) == 100
+
+
 def test_of_many_instances_only_the_schedules_of_the_figures_are_explored(comparison: Comparison):
     """The curves of all schedulers are there, whose figure they replace."""
     instance = comparison.instance("small-01")

@@ -3,8 +3,10 @@
 import base64
 import contextlib
 import gzip
+import inspect
 import json
 import os
+import re
 import tempfile
 import time
 from pathlib import Path
@@ -15,11 +17,14 @@ from server_harness import wait_for
 
 from alloc.documents import format_of
 from alloc.instances.readers import READERS, read_instance
+from alloc.instances.readers.kubernetes import kubernetes_instance
+from alloc.instances.readers.openb import openb_instance
 from alloc.server.bodies import read_request
 from alloc.server.operations import Limits, operations
 from alloc.server.problems import ProblemError
-from alloc.server.requests_files import ROLES
-from alloc.server.uploads import columns_of
+from alloc.server.requests_files import ROLES, UploadedFile
+from alloc.server.runs_files import _options
+from alloc.server.uploads import columns_of, laid_out
 
 ROOT = Path(__file__).parents[3]
 EXAMPLES, TRACES = ROOT / "examples", ROOT / "tests" / "data" / "traces"
@@ -251,6 +256,39 @@ def test_files_of_one_name_stay_apart():
     assert [(one["name"], one["role"]) for one in found] == [("x", "topology"), ("2-x", "table")]
 
 
+def test_no_file_takes_the_place_of_another_whatever_they_are_called():
+    """What tells two of a name apart may itself be the name of a third."""
+    names = ("3-x", "x", "x", "3-x", "2-x")
+    contents = ("a,b,c\n", "d,e\n", "f\n", "g,h,i,j\n", "k,l,m,n,o\n")
+    files = [{**table(c, n)[0], "role": "table"} for n, c in zip(names, contents, strict=True)]
+    with laid_out([UploadedFile(**one) for one in files]) as uploads:
+        assert [one.path.read_text() for one in uploads] == list(contents)
+
+
+@pytest.mark.parametrize("name", ["\0", "\0" * 7, "\0" * 200])
+def test_a_column_that_the_file_does_not_have_is_never_taken_for_named(name):
+    for header in ("when,x\n", f"{chr(0)},Submit,Elapsed\n"):
+        sentence, place = refused(
+            table(f"{header}1,2\n"), "inspect-files", columns={"gpus": name * 9}
+        )
+        assert "has no column" in sentence
+        assert place == "/columns"
+
+
+def test_a_reading_larger_than_the_server_takes_back_is_refused():
+    """Packed, millions of rows are small; the process that serves has to load what is made."""
+    rows = "".join(f"{k},0,10,1\n" for k in range(2_000))
+    packed = base64.b64encode(gzip.compress((HEAD + rows).encode())).decode()
+    file = {"name": "jobs", "content": packed, "encoding": "base64"}
+    known = operations()["read-files"]
+    body = read_request(json.dumps({"files": [file]}).encode(), known.request)
+    made = known.execute(body, lambda line: None, Limits(60.0, 1))
+    size = len(made)
+    assert known.execute(body, lambda line: None, Limits(60.0, 1, size)) == made
+    with pytest.raises(ProblemError, match=f"of {size:,} bytes, .* at most {size - 1:,}; read few"):
+        known.execute(body, lambda line: None, Limits(60.0, 1, size - 1))
+
+
 def test_bytes_come_in_base64_and_gzip_is_told_by_its_content():
     packed = base64.b64encode(gzip.compress((HEAD + ROW).encode())).decode()
     file = {"name": "jobs", "content": packed, "encoding": "base64"}
@@ -267,9 +305,54 @@ def test_no_option_names_a_file_of_the_server(options):
         sentence, place = refused(files, options=options)
         assert "is no option of these files" in sentence
         assert place == "/options"
-    for kind in ("table", "slurm", "kubernetes", "swf"):
-        offered = {one.name for one in READERS[kind].options if one.is_path}
-        assert offered <= {"nodes", "accounts"}
+
+
+BUILDERS = {"kubernetes": kubernetes_instance, "openb": openb_instance}
+"""What makes the instance, where the registry has a function before it."""
+
+
+@pytest.mark.parametrize("kind", READERS)
+def test_every_option_that_is_a_path_says_so(kind):
+    """The server offers those that do not; so a reader cannot open a file by a flag forgotten."""
+    options = {option.name: option for option in READERS[kind].options}
+    build = BUILDERS.get(kind, READERS[kind].build)
+    of_files = {
+        name
+        for name, one in inspect.signature(build).parameters.items()
+        if "PathLike" in str(one.annotation) and one.kind is not one.POSITIONAL_ONLY
+    }
+    for name in of_files & options.keys():
+        assert options[name].is_path, name
+    for option in options.values():
+        if re.search(r"\b(files?|folder|list of|table of)\b", option.help, re.IGNORECASE):
+            assert option.is_path or "writes times" in option.help, option.name
+    assert not any(option.is_path for option in _options(kind))
+
+
+def test_no_value_of_any_option_opens_a_file(tmp_path, monkeypatch):
+    """Whatever takes text is given the path of a file, in every way that text can be taken."""
+    secret = tmp_path / "secret.json"
+    secret.write_text("{}")
+    opened = []
+    real = Path.open
+    monkeypatch.setattr(
+        Path, "open", lambda path, *a, **k: opened.append(path) or real(path, *a, **k)
+    )
+    sets = [["jobs.csv"], ["kubernetes.json"], ["squeue.json", "slurm-nodes.json"]]
+    for files in ([upload(EXAMPLES / name) for name in names] for names in sets):
+        kind = next(
+            role
+            for role in ("table", "kubernetes", "slurm")
+            if role in {one["role"] for one in run("inspect-files", files)["files"]}
+        )
+        for option in READERS[kind].options:
+            if option.type is str:
+                with contextlib.suppress(ProblemError):
+                    run("read-files", files, options={option.name: str(secret)})
+        with contextlib.suppress(ProblemError):
+            run("read-files", files, columns={"gpus": str(secret)}, host_type=str(secret))
+    assert opened
+    assert secret not in opened
 
 
 @pytest.mark.parametrize(
