@@ -6,6 +6,7 @@ import gc
 import pickle
 import weakref
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import pytest
@@ -140,6 +141,7 @@ def full_instance():
 
 def paths_of(value, path=()):
     """Yield where each part of a dataclass is, as names of fields and positions in tuples."""
+    inner: list[tuple[Any, Any]]
     if dataclasses.is_dataclass(value):
         inner = [(f.name, getattr(value, f.name)) for f in dataclasses.fields(value)]
     else:
@@ -167,6 +169,7 @@ def test_nothing_that_can_change_is_taken_for_immutable():
     for path, value in paths_of(whole):
         if path[0] == "description" or dataclasses.is_dataclass(value):
             continue
+        new: Any
         if type(value) is tuple:
             new = list(value)
         elif isinstance(value, Mapping):
@@ -200,7 +203,7 @@ def is_refused(instance):
 def test_a_list_is_named_before_it_changes():
     instance = load("elastic-tiny/01")
     jobs = list(instance.jobs)
-    listed = dataclasses.replace(instance, jobs=jobs)
+    listed = changed(instance, ["jobs"], jobs)
     result = alloc.solve(listed, "round")
     jobs.pop()
     assert result.certificate.fingerprint == instance.fingerprint
