@@ -34,7 +34,8 @@ _SHORTEST_SLOT_S = 0.001
 
 
 def require_finite(value: float, where: str, field: str) -> None:
-    """Refuse NaN and infinities."""
+    """Refuse NaN, infinities and arrays of one number, which can change."""
+    _require_immutable(value, where, field)
     try:
         finite = math.isfinite(value)
     except OverflowError:  # an integer too large to become a float
@@ -79,6 +80,7 @@ def require_slot_length(value: float, where: str, field: str) -> None:
 
 def require_count(value: int, where: str, field: str, least: int = 0) -> None:
     """Refuse counts below `least` and beyond a million."""
+    _require_immutable(value, where, field)
     if not value >= least:
         raise InstanceError(f"{where}: {field} is {value}; it must be {least} or more.")
     if value > _MAX_COUNT:
@@ -113,6 +115,13 @@ def require_memory(value: int, where: str, field: str) -> None:
             f"{where}: {field} is {_shown(value)} MiB, more than 64 TiB; the unit is MiB, "
             "so divide bytes by 1,048,576."
         )
+
+
+def _require_immutable(value: object, where: str, field: str) -> None:
+    try:
+        hash(value)
+    except TypeError:
+        raise InstanceError(f"{where}: {field} is {value!r}; give a plain number.") from None
 
 
 def _shown(value: float) -> str:

@@ -13,7 +13,7 @@ _NEW_OBJECTS = 50_000
 """Objects made, less those gone, from one look of the garbage collector to the next.
 
 They are some megabytes. At its usual 700 it looks again and again at what loading makes, all of
-which stays.
+which stays. A server runs too long for that: its rare looks would leave it with what is gone.
 """
 
 
@@ -30,7 +30,8 @@ def main() -> None:
 
         run_supervised()
 
-    gc.set_threshold(_NEW_OBJECTS)
+    if not _serves(sys.argv[1:]):
+        gc.set_threshold(_NEW_OBJECTS)
 
     from typer.main import get_command
 
@@ -55,4 +56,9 @@ def _may_crash(arguments: list[str]) -> bool:
     if not hasattr(os, "fork") or "_ALLOC_COMPLETE" in os.environ:
         return False
     # The jobs of a server have processes of their own.
-    return "serve" not in [word for word in arguments if not word.startswith("-")][:1]
+    return not _serves(arguments)
+
+
+def _serves(arguments: list[str]) -> bool:
+    """Return whether the command is `alloc serve`."""
+    return "serve" in [word for word in arguments if not word.startswith("-")][:1]

@@ -380,7 +380,8 @@ def _renamed(row: Row, taken: Row, before: str) -> Row:
 
 
 def _certificate_row(certificate: Certificate) -> Row:
-    return {**vars(certificate), "gap": certificate.gap}
+    row = {part.name: getattr(certificate, part.name) for part in dataclasses.fields(certificate)}
+    return {**row, "gap": certificate.gap}
 
 
 def _cell(value: Any) -> Any:

@@ -171,6 +171,8 @@ class Configuration:
         # Of tens of thousands in a document, the label is for the message alone.
         if type(self.rate) is not float or not 0.0 <= self.rate < math.inf:
             require_non_negative(self.rate, f"configuration {self.label}", "rate")
+        if type(self.tasks) is not tuple:
+            object.__setattr__(self, "tasks", tuple(self.tasks))
         if any(group.resources is not NO_AMOUNTS for group in self.tasks):
             names = {name for group in self.tasks for name in group.resources_on_axis}
             object.__setattr__(self, "tasks", _on_axis(self.tasks, tuple(sorted(names))))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from operator import attrgetter
 from typing import Literal
@@ -127,6 +127,9 @@ class Moves:
             require_count(self.budget, "moves", "budget")
 
 
+_BUT_CONFIGURATIONS = attrgetter(*(f.name for f in fields(Job) if f.name != "configurations"))
+
+
 @dataclass(frozen=True)
 class Instance(Problem):
     """A scheduling instance: everything that the problem is, and nothing that is an answer.
@@ -204,10 +207,19 @@ class Instance(Problem):
         _check_rules(self)
         _check_refusable(self)
 
-    @property
+    @cached_property
     def is_immutable(self) -> bool:
-        """Whether nothing in it can change: its fingerprint is of values and tuples alone."""
-        return True
+        """Whether nothing in it can change: a list or an array, given for a tuple, has no hash.
+
+        Configurations see to it themselves, and are too many to look at.
+        """
+        few = [f.name for f in fields(self) if f.name not in ("jobs", "description")]
+        try:
+            hash((*[getattr(self, name) for name in few], *map(_BUT_CONFIGURATIONS, self.jobs)))
+        except TypeError:
+            return False
+        tables = [job.configurations for job in self.jobs]
+        return all(type(value) is tuple for value in (self.jobs, *tables))
 
     @property
     def resource_names(self) -> tuple[str, ...]:

@@ -5,6 +5,8 @@ import sys
 
 import pytest
 
+from alloc.cli import main
+
 BIG = {
     "networkx",
     "pyomo",
@@ -54,3 +56,23 @@ def test_a_command_loads_what_it_uses(arguments, needless):
     there = loaded_by(*arguments)
     assert "alloc.cli.application" in there
     assert not needless & there
+
+
+@pytest.mark.parametrize(
+    ("arguments", "serves"),
+    [
+        (["serve", "--port", "0"], True),
+        (["--quiet", "serve"], True),
+        (["solve", "serve"], False),
+        ([], False),
+    ],
+)
+def test_a_server_keeps_the_usual_garbage_collector(arguments, serves, monkeypatch):
+    told = []
+    monkeypatch.setattr("sys.argv", ["alloc", *arguments])
+    monkeypatch.setattr("signal.signal", lambda *_: None)
+    monkeypatch.setattr("gc.set_threshold", lambda *given: told.append(given))
+    monkeypatch.setattr("alloc.cli._may_crash", lambda _: False)
+    monkeypatch.setattr("typer.main.get_command", lambda _: lambda: None)
+    main()
+    assert bool(told) is not serves
