@@ -267,12 +267,10 @@ def test_no_file_takes_the_place_of_another_whatever_they_are_called():
 
 @pytest.mark.parametrize("name", ["\0", "\0" * 7, "\0" * 200])
 def test_a_column_that_the_file_does_not_have_is_never_taken_for_named(name):
-    for header in ("when,x\n", f"{chr(0)},Submit,Elapsed\n"):
-        sentence, place = refused(
-            table(f"{header}1,2\n"), "inspect-files", columns={"gpus": name * 9}
-        )
-        assert "has no column" in sentence
-        assert place == "/columns"
+    files = table("when,x\n1,2\n")
+    sentence, place = refused(files, "inspect-files", columns={"gpus": name * 9})
+    assert "has no column" in sentence
+    assert place == "/columns"
 
 
 def test_a_reading_larger_than_the_server_takes_back_is_refused():
