@@ -194,6 +194,8 @@ class Builder:
                 low = max(first, units.down(least) // units.per_step)
                 if math.isfinite(most):
                     high = min(high, units.up(most) // units.per_step + 1)
+                if high < low:
+                    continue  # later than any job of an optimal schedule starts
             chosen = model.new_bool_var(f"m[{j},{w}]")
             own = model.new_int_var(low, high, f"s[{j},{w}]")
             model.add(own == start).only_enforce_if(chosen)

@@ -264,9 +264,6 @@ class _Search:
         if starts is not None:
             left = sum(most >= least for own in starts for least, most in own)
             self.report(f"prices leave {left} of {sum(map(len, self.data.ways))} ways")
-            if not all(any(most >= least for least, most in own) for own in starts):
-                self._raise(known, "recomputed")
-                return
         builder = Builder(self.data, starts=starts)
         built = builder.built(most=self.value)
         assert isinstance(built.model, CpSatModel)
