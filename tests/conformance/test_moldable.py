@@ -252,6 +252,18 @@ def test_multipliers_of_any_kind_prove_no_deadline_missed_that_is_kept() -> None
         assert not any(misses_deadlines(pool, kept, nonsense) for _ in range(20))
 
 
+def test_a_neighbourhood_of_gangs_with_many_placements_is_built_in_its_time() -> None:
+    """Of 3,600 placements every two were compared: a minute a step."""
+    ways = tuple(Configuration((TaskGroup("worker", n, 1000),), float(n)) for n in (6, 8, 9))
+    jobs = tuple(gang(f"j{j}", ways, 100.0 + j) for j in range(8))
+    data = moldable_data(Instance("wide", boxes(4, 8), jobs), "mean_jct")
+    compared = len(Builder(data, free=range(2)).model.proto.variables)
+    alone = [len(Builder(data, free=[j]).model.proto.variables) for j in range(2)]
+    assert compared == sum(alone) + 2  # who goes first
+    all_jobs = len(Builder(data, free=range(8)).model.proto.variables)
+    assert all_jobs == sum(len(Builder(data, free=[j]).model.proto.variables) for j in range(8))
+
+
 def test_a_way_that_could_only_start_after_the_end_of_all_is_left_out() -> None:
     ways = (speed(1, 1.0), speed(2, 1.5))
     data = moldable_data(Instance("late", boxes(1), (gang("a", ways, 6.0),)), "makespan")
