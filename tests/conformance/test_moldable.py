@@ -21,7 +21,7 @@ from alloc.models.moldable.data import moldable_data
 from alloc.models.moldable.serial import Timeline, by_choices, by_ways, plan_of
 from alloc.objectives import ScheduleObjective
 from alloc.problems.allocation.solution import Assignment, TaskPlacement
-from alloc.schedulers.state import ClusterState, Decision
+from alloc.schedulers.state import ClusterState, Decision, Knowledge
 from alloc.topology import flat_cluster
 from alloc.verification.moldable import verify_moldable
 from alloc.workload import Elasticity, rigid_gang
@@ -346,7 +346,10 @@ def test_a_comparison_takes_its_bound_from_gangs_that_run_once() -> None:
 class Moving:
     """Starts gangs as listed, and moves one at time 2 without a pause."""
 
-    name, draws, needs, information = "moving", False, "exact", "a list"
+    name = "moving"
+    draws = False
+    needs: Knowledge = "exact"
+    information = "a list"
     features = ()
 
     def reset(self) -> None:
@@ -377,7 +380,8 @@ def test_no_bound_of_a_comparison_is_beaten_by_a_job_that_moves(formulation: str
         [instance], [Moving()], objective="makespan", formulation=formulation, time_limit_s=1
     )
     row = next(row for row in table.rows if row.scheduler == "moving")
-    assert (row.error, row.objective) == (None, pytest.approx(3.0))
+    assert row.error is None
+    assert row.objective == pytest.approx(3.0)
     bound = next(iter(table.bounds.values()))
     if formulation == "moldable":
         assert "move to another host" in str(bound.error)
@@ -394,7 +398,8 @@ def test_a_deadline_missed_by_rounding_alone_is_kept(way: str, goal: str) -> Non
     )
     result = alloc.solve(Instance("rounding", boxes(1), jobs), "moldable", way, objective=goal)
     value = 900.0 if goal == "weighted_jct" else 600.0
-    assert (result.status, result.objective) == ("optimal", pytest.approx(value))
+    assert result.status == "optimal"
+    assert result.objective == pytest.approx(value)
 
 
 def test_the_family_is_found_by_name() -> None:
