@@ -120,7 +120,8 @@ def solve_bound(instance: Instance, settings: Settings, start: Schedule | None =
             instance.fingerprint,
             None,
             error='the bound of "moldable" is of schedules in which each job runs once, and some '
-            'jobs may pause or change their configuration; take formulation "malleable".',
+            "jobs may pause, change their configuration or move to another host; take formulation "
+            '"malleable".',
         )
     try:
         result = solve(
@@ -145,23 +146,28 @@ def solve_bound(instance: Instance, settings: Settings, start: Schedule | None =
 
 
 def runs_once(instance: Instance) -> bool:
-    """Return whether every job, once started, runs on in one configuration to its end.
+    """Return whether each job of every schedule runs once, as the bound of "moldable" takes it.
 
-    A job that may not be paused keeps its hosts too: to move it is to pause it.
+    The rules of schedules let a job that may not pause go on at once on another host. That can be
+    better than to stay where the hosts have gaps, so of several hosts the answer is no.
 
     Parameters
     ----------
     instance
         The instance.
     """
-    return not instance.running and all(
-        not job.preemptible and (job.elasticity != "malleable" or len(job.configurations) == 1)
-        for job in instance.jobs
+    return (
+        not instance.running
+        and instance.topology.num_hosts == 1
+        and all(
+            not job.preemptible and (job.elasticity != "malleable" or len(job.configurations) == 1)
+            for job in instance.jobs
+        )
     )
 
 
 def _formulation(instance: Instance, settings: Settings, start: Schedule | None) -> str:
-    """Return what is solved: in continuous time, gangs that run once have a sharper formulation."""
+    """Return what is solved: in continuous time, jobs that run once have a sharper formulation."""
     if (
         settings.formulation != "malleable"
         or settings.backend != "auto"

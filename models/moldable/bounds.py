@@ -380,7 +380,8 @@ def _inside(pool: Pool, latest: Array, a: float, b: float) -> Array:
     start, run = pool.release, pool.run
     early = np.minimum(start + run, b) - np.maximum(start, a)
     late = np.minimum(latest, b) - np.maximum(latest - run, a)
-    return np.maximum(np.minimum(early, late), 0.0)
+    inside: Array = np.maximum(np.minimum(early, late), 0.0)
+    return inside
 
 
 def _windows(release: Array, deadline: Array) -> list[tuple[float, float]]:

@@ -42,6 +42,8 @@ _MAX_RELEASES = 10
 """Releases from which the energy of the jobs is summed: the rows hold for any choice of them."""
 _MAX_ORDERED = 30
 """Jobs of which every two get literals for who goes first: their number grows by the square."""
+_MAX_COMPARED = 1000
+"""Placements of these jobs, every two of which are compared: half a second."""
 
 
 @dataclass(frozen=True)
@@ -172,7 +174,8 @@ class Builder:
                 self.model.add_cumulative(intervals, [n // unit for n in amounts], capacity)
         if whole:
             self._pool(pooled)
-        if len(self.free) <= _MAX_ORDERED:
+        compared = sum(len(job.taken) for job in self.jobs.values())
+        if len(self.free) <= _MAX_ORDERED and compared <= _MAX_COMPARED:
             self._order()
 
     def _job(self, j: int, pooled: list[tuple[cp_model.IntervalVar, Array]]) -> _Job:
@@ -194,6 +197,8 @@ class Builder:
                 low = max(first, units.down(least) // units.per_step)
                 if math.isfinite(most):
                     high = min(high, units.up(most) // units.per_step + 1)
+                if high < low:
+                    continue  # later than any job of an optimal schedule starts
             chosen = model.new_bool_var(f"m[{j},{w}]")
             own = model.new_int_var(low, high, f"s[{j},{w}]")
             model.add(own == start).only_enforce_if(chosen)
@@ -253,6 +258,7 @@ class Builder:
         """
         model, data = self.model, self.data
         for j, k in combinations(self.free, 2):
+            check_time()
             both = [
                 (x, y)
                 for (w, p), x in self.jobs[j].taken.items()

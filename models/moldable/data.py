@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -43,6 +43,8 @@ _MAX_PLACEMENTS = 300
 gangs over several hosts have more, and of these the models take no more in any useful time."""
 _ON_SLOT = 1e-9
 """Moments this close to a slot's start, in slots, are that start: times are float products."""
+_ROUNDING = 1e-12
+"""Relative lateness that counts as none: limits and completions are float sums."""
 
 
 @dataclass(frozen=True)
@@ -218,7 +220,8 @@ def moldable_data(
         table.is_complete,
     )
     _require_in_time(data)
-    return data
+    # What is late by rounding alone is in time: for every bound and model alike.
+    return replace(data, deadline=np.maximum(data.deadline, data.earliest_end))
 
 
 def _slots(moment_s: float, slot_s: float) -> int:
@@ -244,7 +247,7 @@ def _require_modelled(instance: Instance) -> None:
 
 
 def _require_in_time(data: MoldableData) -> None:
-    late = np.flatnonzero(data.earliest_end > data.deadline * (1 + _ON_SLOT))
+    late = np.flatnonzero(data.earliest_end > data.deadline * (1 + _ROUNDING))
     if len(late):
         j = int(late[0])
         more = f" (and {len(late) - 1} more jobs)" if len(late) > 1 else ""

@@ -20,6 +20,8 @@ from alloc.models.moldable.cpsat_model import Builder, Units
 from alloc.models.moldable.data import moldable_data
 from alloc.models.moldable.serial import Timeline, by_choices, by_ways, plan_of
 from alloc.objectives import ScheduleObjective
+from alloc.problems.allocation.solution import Assignment, TaskPlacement
+from alloc.schedulers.state import ClusterState, Decision, Knowledge
 from alloc.topology import flat_cluster
 from alloc.verification.moldable import verify_moldable
 from alloc.workload import Elasticity, rigid_gang
@@ -250,6 +252,29 @@ def test_multipliers_of_any_kind_prove_no_deadline_missed_that_is_kept() -> None
         assert not any(misses_deadlines(pool, kept, nonsense) for _ in range(20))
 
 
+def test_a_neighbourhood_of_gangs_with_many_placements_is_built_in_its_time() -> None:
+    """Of 3,600 placements every two were compared: a minute a step."""
+    ways = tuple(Configuration((TaskGroup("worker", n, 1000),), float(n)) for n in (6, 8, 9))
+    jobs = tuple(gang(f"j{j}", ways, 100.0 + j) for j in range(8))
+    data = moldable_data(Instance("wide", boxes(4, 8), jobs), "mean_jct")
+    compared = len(Builder(data, free=range(2)).model.proto.variables)
+    alone = [len(Builder(data, free=[j]).model.proto.variables) for j in range(2)]
+    assert compared == sum(alone) + 2  # who goes first
+    all_jobs = len(Builder(data, free=range(8)).model.proto.variables)
+    assert all_jobs == sum(len(Builder(data, free=[j]).model.proto.variables) for j in range(8))
+
+
+def test_a_way_that_could_only_start_after_the_end_of_all_is_left_out() -> None:
+    ways = (speed(1, 1.0), speed(2, 1.5))
+    data = moldable_data(Instance("late", boxes(1), (gang("a", ways, 6.0),)), "makespan")
+    builder = Builder(data, starts=[[(1e3, math.inf), (0.0, 5.0)]])
+    built = builder.built()
+    assert isinstance(built.model, CpSatModel)
+    raw = cpsat.solve(built.model, SolverOptions(5.0, 0, 1, 0.0))
+    assert raw.values is not None
+    assert builder.plan_of_values(raw.values).completion.tolist() == [4.0]
+
+
 @pytest.mark.parametrize("slot_s", [None, 10.0])
 def test_rounding_down_keeps_every_schedule(slot_s: float | None) -> None:
     """A schedule in seconds is one of the model, whatever its units: CP-SAT takes it as a hint."""
@@ -304,18 +329,77 @@ def test_a_plan_is_read_back_from_its_schedule() -> None:
 
 
 def test_a_comparison_takes_its_bound_from_gangs_that_run_once() -> None:
-    instance = drawn(4, 5)
+    instance = drawn(4, 5, hosts=1)
     table = compare(
-        [instance], ["fifo", "lpt", "turn-around"], objective="makespan", time_limit_s=5
+        [instance], ["fifo", "lpt", "turn-around"], objective="makespan", time_limit_s=1
     )
     bound = next(iter(table.bounds.values()))
     assert bound.certificate is not None
     assert bound.certificate.formulation == "moldable"
     free = instance.replace(jobs=tuple(j.replace(preemptible=True) for j in instance.jobs))
-    table = compare([free], ["fifo"], objective="makespan", time_limit_s=2)
+    table = compare([free], ["fifo"], objective="makespan", time_limit_s=1)
     assert next(iter(table.bounds.values())).certificate.formulation == "malleable"
-    table = compare([free], ["fifo"], objective="makespan", formulation="moldable", time_limit_s=2)
+    table = compare([free], ["fifo"], objective="makespan", formulation="moldable", time_limit_s=1)
     assert "may pause" in str(next(iter(table.bounds.values())).error)
+
+
+class Moving:
+    """Starts gangs as listed, and moves one at time 2 without a pause."""
+
+    name = "moving"
+    draws = False
+    needs: Knowledge = "exact"
+    information = "a list"
+    features = ()
+
+    def reset(self) -> None:
+        """Nothing is kept."""
+
+    def decide(self, state: ClusterState) -> Decision:
+        """Return what runs from now on."""
+        place = {0: "c0 e0 g0:1", 1: "c0 e0 d1 f1", 2: "c1 d1 g2:0"}[round(state.now_s)]
+        hosts, chosen = state.topology.hosts, []
+        for own in place.split():
+            name, host = own.split(":") if ":" in own else (own[:1], own[1:])
+            view = next(v for v in state.jobs if v.id == name)
+            count = view.configurations[0].tasks[0].count
+            chosen.append(
+                Assignment(name, 0, (TaskPlacement(hosts[int(host)].id, "worker", count),))
+            )
+        return Decision(assign=tuple(chosen))
+
+
+@pytest.mark.parametrize("formulation", ["malleable", "moldable"])
+def test_no_bound_of_a_comparison_is_beaten_by_a_job_that_moves(formulation: str) -> None:
+    """What may not pause may still move at once; gangs that keep their hosts need 4 s, not 3."""
+    sizes = {"g0": (2, 1), "c": (1, 3), "e": (1, 2), "d": (1, 2), "f": (1, 1), "g2": (2, 1)}
+    jobs = tuple(gang(j, (speed(n, 1.0),), float(work)) for j, (n, work) in sizes.items())
+    instance = Instance("moves", boxes(2, 2), jobs)
+    assert alloc.solve(instance, "moldable").objective == 4.0
+    table = compare(
+        [instance], [Moving()], objective="makespan", formulation=formulation, time_limit_s=1
+    )
+    row = next(row for row in table.rows if row.scheduler == "moving")
+    assert row.error is None
+    assert row.objective == pytest.approx(3.0)
+    bound = next(iter(table.bounds.values()))
+    if formulation == "moldable":
+        assert "move to another host" in str(bound.error)
+    else:
+        assert bound.value == pytest.approx(3.0)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("goal", ["weighted_jct", "makespan"])
+def test_a_deadline_missed_by_rounding_alone_is_kept(way: str, goal: str) -> None:
+    jobs = (
+        gang("a", (speed(4, 1.0),), 300.0, deadline_s=300.0 * (1 - 9e-13)),
+        gang("b", (speed(4, 1.0),), 300.0),
+    )
+    result = alloc.solve(Instance("rounding", boxes(1), jobs), "moldable", way, objective=goal)
+    value = 900.0 if goal == "weighted_jct" else 600.0
+    assert result.status == "optimal"
+    assert result.objective == pytest.approx(value)
 
 
 def test_the_family_is_found_by_name() -> None:

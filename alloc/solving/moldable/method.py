@@ -16,6 +16,7 @@ from alloc.algorithms.volume import raise_dual
 from alloc.backends import SolverOptions, cpsat
 from alloc.backends.linear_program import LinearProgram
 from alloc.certificate import OPTIMALITY_GAP, BoundProof, Limit, is_within
+from alloc.clock import time_limit
 from alloc.errors import OutOfTime
 from alloc.formulation import Array, ArrayModel, CpSatModel, RawResult
 from alloc.models.moldable.bounds import Pool, PricesOfTime, least_peak, pool_of
@@ -264,11 +265,12 @@ class _Search:
         if starts is not None:
             left = sum(most >= least for own in starts for least, most in own)
             self.report(f"prices leave {left} of {sum(map(len, self.data.ways))} ways")
-            if not all(any(most >= least for least, most in own) for own in starts):
-                self._raise(known, "recomputed")
-                return
-        builder = Builder(self.data, starts=starts)
-        built = builder.built(most=self.value)
+        try:
+            with time_limit(brief.seconds_left()):
+                builder = Builder(self.data, starts=starts)
+                built = builder.built(most=self.value)
+        except OutOfTime:
+            return
         assert isinstance(built.model, CpSatModel)
         assert built.start is not None
         start = None

@@ -15,6 +15,8 @@ from collections.abc import Callable
 import numpy as np
 
 from alloc.backends import SolverOptions, cpsat
+from alloc.clock import time_limit
+from alloc.errors import OutOfTime
 from alloc.formulation import CpSatModel, RawResult
 from alloc.models.moldable.cpsat_model import Builder
 from alloc.models.moldable.data import MoldableData
@@ -76,8 +78,13 @@ class Neighbourhoods:
         """
         self.steps += 1
         free, rows = self._draw()
-        builder = Builder(self.data, self.plan, free, rows)
-        built = builder.built(self.plan)
+        try:
+            with time_limit(min(_STEP_S, self.settings.seconds_left())):
+                builder = Builder(self.data, self.plan, free, rows)
+                built = builder.built(self.plan)
+        except OutOfTime:
+            self._size = max(self._size - 2, min(_MIN_SIZE, self.data.num_jobs))
+            return False
         assert isinstance(built.model, CpSatModel)
         assert built.start is not None
         seconds = min(_STEP_S, self.settings.seconds_left())
