@@ -69,7 +69,7 @@ class Planned:
 
     def is_enough(self, share: Sequence[tuple[int, int]]) -> bool:
         """Return whether slots and columns do its work before its deadline."""
-        return sum(self.rate[k] * self.usable[t] for t, k in share) >= self.need
+        return math.fsum(float(self.rate[k] * self.usable[t]) for t, k in share) >= self.need
 
     def share(self, free: Array) -> list[tuple[int, int]] | None:
         """Return the slots and columns of its minimum satisfactory share, shape of free (T, 1)."""
@@ -256,8 +256,8 @@ def filled(jobs: Sequence[Planned], total: float, beside: Kept = ()) -> Plan:
     """
     longest = max((len(job.usable) for job in (*jobs, *(job for job, _ in beside))), default=0)
     free = np.full((longest, 1), total)
-    for job, share in beside:
-        for t, k in share:
+    for job, held in beside:
+        for t, k in held:
             free[t] -= job.gpus[k]
     plan: Plan = {}
     for job in sorted(jobs, key=lambda job: (job.view.deadline_s or 0.0, job.view.in_order)):
