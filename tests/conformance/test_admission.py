@@ -219,6 +219,16 @@ def test_a_shortage_is_at_least_so_much_where_hosts_decide() -> None:
     assert refused.is_bound
 
 
+def test_no_gpus_are_short_where_a_job_lacks_cpu() -> None:
+    """Jobs without GPUs: what is said of the refused one is no number of GPU hours."""
+    table = (Configuration((TaskGroup("worker", 1, 0, cpu_milli=3000),), 1.0),)
+    hosts = Topology("c", (HostType("k", 0, cpu_milli=4000),), (Host("h", "k"),))
+    asked = Instance("night", hosts, tuple(job(k, 1, 1, table=table) for k in "ab"), slot_s=HOUR)
+    (refused,) = (a for a in admit(asked).answers if not a.accepted)
+    assert "no better plan was found" in refused.sentence
+    assert refused.short_gpu_h is None
+
+
 def test_a_large_cut_that_is_broken_by_one_gpu_slot_is_a_cut() -> None:
     """12,001 of 12,000 GPU slots: two of three jobs, proved."""
     table = tuple(Configuration((TaskGroup("worker", k, 1000),), float(k)) for k in range(1, 121))

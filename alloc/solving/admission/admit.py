@@ -1,7 +1,8 @@
 """Answers of an admission in words: what an accepted job is promised, what a refused one lacks.
 
-Every number is worked out again from the schedule alone. The shortage of a refused job is the least
-GPU time that, added to the slots before its limit, would let it in beside all accepted ones.
+What is promised is read from the checked schedule. The shortage of a refused job is the least GPU
+time that, added to the slots before its limit, would let it in beside all accepted ones; a lower
+bound of it where the time was up, or it depends on the hosts.
 """
 
 from __future__ import annotations
@@ -336,4 +337,4 @@ def _used_beyond(
         if not data.best_effort[j] and plan[j].completion > grid.data.limit[j] + 1e-6:
             return None
     beyond: Array = (use - grid.data.rows.capacity)[:, gpu_rows] / MILLI
-    return float(np.maximum(beyond.max(axis=1), 0.0).sum()) * data.slot_h
+    return float(beyond.max(axis=1, initial=0.0).sum()) * data.slot_h
