@@ -8,6 +8,7 @@ import math
 from alloc.schedulers.policy import Policy
 from alloc.schedulers.srtf import work_of
 from alloc.schedulers.state import ClusterState, Decision, JobView, Knowledge
+from alloc.verification.time import TIME_TOLERANCE_S
 
 
 class Edf(Policy):
@@ -58,4 +59,4 @@ class Edf(Policy):
         if view.deadline_s is None:
             return False
         fastest = max(configuration.rate for configuration in view.configurations)
-        return self._now_s + work_of(view)[1] / fastest > view.deadline_s
+        return self._now_s + work_of(view)[1] / fastest > view.deadline_s + TIME_TOLERANCE_S

@@ -62,13 +62,25 @@ class Planned:
         number = min(max(math.ceil(left - 1e-9), 0), _HORIZON)
         return np.clip(left - np.arange(number), 0.0, 1.0)
 
+    @property
+    def need(self) -> float:
+        """Work left that counts as all of it."""
+        return work_of(self.view)[1] * (1 - 1e-9)
+
+    def is_enough(self, share: Sequence[tuple[int, int]]) -> bool:
+        """Return whether slots and columns do its work before its deadline."""
+        return math.fsum(float(self.rate[k] * self.usable[t]) for t, k in share) >= self.need
+
     def share(self, free: Array) -> list[tuple[int, int]] | None:
         """Return the slots and columns of its minimum satisfactory share, shape of free (T, 1)."""
-        need = work_of(self.view)[1] * (1 - 1e-9)
-        given = (self.rate, self.gpus[:, None], self.usable, need, free[: len(self.usable)])
+        given = (self.rate, self.gpus[:, None], self.usable, self.need, free[: len(self.usable)])
         if self.view.elasticity == "malleable":
             return minimum_share(*given)
         return steady_share(*given, whole=False)
+
+
+Kept = Sequence[tuple[Planned, list[tuple[int, int]]]]
+"""Jobs that hold a share already."""
 
 
 class ElasticFlow:
@@ -77,16 +89,19 @@ class ElasticFlow:
     In slots. Jobs with deadlines are filled in order of deadline, each with the smallest number of
     GPUs that, where free, does its work in time, from the deadline backwards (minimum satisfactory
     share). A new job is admitted if all admitted jobs and it find their shares; else it is refused,
-    or waits for what is left if it may not be. GPUs that the shares leave free in the coming slot
-    go one size up at a time to the job whose GPU time grows least by it. Gangs stand where they
-    stood, or all are placed anew, the largest first: with sizes that are powers of two that is
-    buddy allocation, and always finds a place.
+    or waits for what is left if it may not be. Restart costs, quotas and hosts are not in the
+    shares: an admitted job that finds no share later is counted in the note ``broken_promises``,
+    and waits for what is left. GPUs that the shares leave free in the coming slot go one size up at
+    a time to the job whose GPU time grows least by it. Gangs stand where they stood, or all are
+    placed anew, the largest first: with sizes that are powers of two that is buddy allocation, and
+    always finds a place.
 
     References
     ----------
     Gu et al., "ElasticFlow: an elastic serverless training platform for distributed deep learning",
     ASPLOS 2023, algorithms 1 and 2. Departures: sizes are those of a job's own table; a share is
-    counted to the part of the last slot that lies before the deadline.
+    filled from the deadline backwards, and counted to the part of the last slot that lies before
+    it; what is left goes by growth of GPU time over all the work that is left at one size.
     """
 
     name = "elasticflow"
@@ -98,11 +113,13 @@ class ElasticFlow:
     def __init__(self) -> None:
         self._admitted: set[str] = set()
         self._known: set[str] = set()
+        self._broken: set[str] = set()
 
     def reset(self) -> None:
         """Forget everything; called before each simulation."""
         self._admitted.clear()
         self._known.clear()
+        self._broken.clear()
 
     def decide(self, state: ClusterState) -> Decision:
         """Return the decision at `state.now_s`."""
@@ -113,7 +130,9 @@ class ElasticFlow:
         refused: list[str] = []
         admitted = [job for job in dated if job.view.id in self._admitted]
         plan = self._plan(admitted, total)
-        # Who cannot meet its deadline any more, its work having been estimated, waits like others.
+        # Who finds no share any more waits like others, and says so once.
+        broken = {job.view.id for job in admitted if job.view.id not in plan} - self._broken
+        self._broken |= broken
         admitted = [job for job in admitted if job.view.id in plan]
         for job in dated:
             if job.view.id in self._known:
@@ -129,8 +148,9 @@ class ElasticFlow:
         gone = set(refused)
         others = [j for j in jobs if j.view.id not in gone and j.view.id not in plan]
         chosen = self._grown(admitted, others, plan, total)
-        self._decided(plan)
-        return Decision(self._placed(state, chosen), refuse=tuple(refused))
+        self._decided(admitted, plan)
+        notes = {"broken_promises": float(len(broken))} if broken else {}
+        return Decision(self._placed(state, chosen), notes=notes, refuse=tuple(refused))
 
     def _plan(self, admitted: Sequence[Planned], total: float) -> Plan:
         """Return what the admitted jobs hold from now on; who is not in it cannot be kept."""
@@ -143,7 +163,7 @@ class ElasticFlow:
         longer = filled([*admitted, job], total)
         return longer if len(longer) == len(admitted) + 1 else None
 
-    def _decided(self, plan: Plan) -> None:
+    def _decided(self, admitted: Sequence[Planned], plan: Plan) -> None:
         """Take note of the plan that is carried out."""
 
     def _slot_s(self, state: ClusterState) -> float:
@@ -229,10 +249,16 @@ class ElasticFlow:
         return tuple(assign)
 
 
-def filled(jobs: Sequence[Planned], total: float) -> Plan:
-    """Return the shares of jobs in order of deadline; who finds none is not in it."""
-    longest = max((len(job.usable) for job in jobs), default=0)
+def filled(jobs: Sequence[Planned], total: float, beside: Kept = ()) -> Plan:
+    """Return the shares of jobs in order of deadline; who finds none is not in it.
+
+    Others hold their shares already.
+    """
+    longest = max((len(job.usable) for job in (*jobs, *(job for job, _ in beside))), default=0)
     free = np.full((longest, 1), total)
+    for job, held in beside:
+        for t, k in held:
+            free[t] -= job.gpus[k]
     plan: Plan = {}
     for job in sorted(jobs, key=lambda job: (job.view.deadline_s or 0.0, job.view.in_order)):
         share = job.share(free)

@@ -8,7 +8,7 @@ import numpy as np
 
 from alloc.model_builder import ModelBuilder, Term
 from alloc.objectives.rounds import Array
-from alloc.schedulers.elasticflow import ElasticFlow, Plan, Planned
+from alloc.schedulers.elasticflow import ElasticFlow, Plan, Planned, filled
 from alloc.schedulers.srtf import work_of
 from alloc.schedulers.state import ClusterState, Decision
 
@@ -45,20 +45,32 @@ class ExactAdmission(ElasticFlow):
         self._now_s, self._length_s = state.now_s, self._slot_s(state)
         return super().decide(state)
 
-    def _decided(self, plan: Plan) -> None:
-        self._kept, self._kept_s = plan, self._now_s
+    def _decided(self, admitted: Sequence[Planned], plan: Plan) -> None:
+        self._kept_s = self._now_s
+        # By configuration: a job that has begun and keeps its size has fewer columns.
+        self._kept = {
+            job.view.id: [(t, job.columns[k]) for t, k in plan[job.view.id]] for job in admitted
+        }
 
     def _plan(self, admitted: Sequence[Planned], total: float) -> Plan:
         plan = super()._plan(admitted, total)
         if len(plan) == len(admitted):
             return plan
         gone = round((self._now_s - self._kept_s) / self._length_s)
-        # What ran held at least what was planned, so what is left of the plan is enough.
-        return {
-            job.view.id: [(t - gone, k) for t, k in self._kept[job.view.id] if t >= gone]
-            for job in admitted
-            if job.view.id in self._kept
-        }
+        kept = []
+        for job in admitted:
+            share = [
+                (t - gone, job.columns.index(c))
+                for t, c in self._kept.get(job.view.id, ())
+                if t >= gone and c in job.columns
+            ]
+            # Not enough where a gang found no hosts, paid for a restart, or its work was not known.
+            if all(t < len(job.usable) for t, _ in share) and job.is_enough(share):
+                kept.append((job, share))
+        # The others get a share of what these leave, if there is one.
+        held = {job.view.id: share for job, share in kept}
+        others = [job for job in admitted if job.view.id not in held]
+        return held | filled(others, total, kept)
 
     def _with(
         self, job: Planned, admitted: Sequence[Planned], plan: Plan, total: float
@@ -124,7 +136,7 @@ def _planned_together(jobs: Sequence[Planned], free: Array) -> Plan | None:
     for job, x in zip(jobs, columns, strict=True):
         share = [(int(t), int(k)) for t, k in np.argwhere(raw.values[x] > 0.5)]
         # The solver's rows have a tolerance, and a promise has none.
-        if sum(job.rate[k] * job.usable[t] for t, k in share) < work_of(job.view)[1] * (1 - 1e-9):
+        if not job.is_enough(share):
             return None
         plan[job.view.id] = share
     return plan

@@ -88,6 +88,7 @@ class Referee:
                     f'job "{job_id}" is refused, and only a job that may be refused, has never run '
                     "and is not assigned can be.",
                 )
+            seen.add(job_id)
 
     def check_pause(self, live: LiveJob, now_s: float) -> None:
         """Refuse the pause of a job that must not be paused."""

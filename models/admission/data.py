@@ -9,7 +9,7 @@ from functools import cached_property
 
 import numpy as np
 
-from alloc.errors import InstanceError, UnsupportedFeatureError
+from alloc.errors import UnsupportedFeatureError
 from alloc.formulation import ProvedInfeasible
 from alloc.models.malleable.data import Array, Index
 from alloc.models.malleable.grid import Grid, Held, grid_of
@@ -26,7 +26,7 @@ from alloc.workload import Job
 
 MAX_CHOICES = 3_000_000
 """Choices (job, slot, configuration) of a program: more do not fit into a few GB as arrays."""
-_OTHERS = "the accepted jobs leave too little capacity before its deadline"
+_OTHERS = "no better plan was found in which it is complete in time"
 
 
 @dataclass(frozen=True)
@@ -276,8 +276,6 @@ def _too_late(grid: Grid, j: int) -> str | None:
     earliest = float(data.release[j] + data.shortest[j])
     if earliest <= limit + 1e-9:
         return None
-    if not math.isfinite(limit):
-        raise InstanceError(f'job "{job.id}" has no limit; give it a deadline_s.')
     return (
         f'job "{job.id}" completes at {earliest * data.slot_s:g} s at the earliest, alone on the '
         f"cluster, and must by {limit * data.slot_s:g} s"

@@ -206,6 +206,39 @@ def test_a_shortage_is_there_where_enumeration_finds_no_way() -> None:
     assert seen == {True, False}
 
 
+def test_a_shortage_is_at_least_so_much_where_hosts_decide() -> None:
+    """Two gangs of three on hosts of four: one GPU is missing by count, a third host in truth."""
+    three = (Configuration((TaskGroup("worker", 1, 3000),), 1.0),)
+    hosts = Topology("c", (HostType("k", 4, "a100"),), (Host("h", "k"), Host("i", "k")))
+    jobs = (job("a", 1, 1, table=three, refusable=False), job("b", 1, 1, table=three))
+    asked = Instance("night", hosts, (*jobs, jobs[1].replace(id="c")), slot_s=HOUR)
+    answers = {a.job: a for a in admit(asked).answers}
+    (refused,) = (a for a in answers.values() if not a.accepted)
+    assert refused.sentence.endswith("is refused: at least 1 GPU-hours short before 01:00.")
+    assert refused.short_gpu_h == pytest.approx(1.0)
+    assert refused.is_bound
+
+
+def test_no_gpus_are_short_where_a_job_lacks_cpu() -> None:
+    """Jobs without GPUs: what is said of the refused one is no number of GPU hours."""
+    table = (Configuration((TaskGroup("worker", 1, 0, cpu_milli=3000),), 1.0),)
+    hosts = Topology("c", (HostType("k", 0, cpu_milli=4000),), (Host("h", "k"),))
+    asked = Instance("night", hosts, tuple(job(k, 1, 1, table=table) for k in "ab"), slot_s=HOUR)
+    (refused,) = (a for a in admit(asked).answers if not a.accepted)
+    assert "no better plan was found" in refused.sentence
+    assert refused.short_gpu_h is None
+
+
+def test_a_large_cut_that_is_broken_by_one_gpu_slot_is_a_cut() -> None:
+    """12,001 of 12,000 GPU slots: two of three jobs, proved."""
+    table = tuple(Configuration((TaskGroup("worker", k, 1000),), float(k)) for k in range(1, 121))
+    made = [job(f"j{k}", 4000 + (k == 2), 100, table=table) for k in range(3)]
+    asked = instance(*made, gpus=120)
+    assert network_of(admission_data(asked)) is not None
+    found = solve(asked, "admission")
+    assert (found.certificate.status, found.certificate.objective) == ("optimal", 2.0)
+
+
 def test_promises_that_cannot_be_kept_are_a_result() -> None:
     both = (job("a", 4, 1, refusable=False), job("b", 1, 1, refusable=False))
     found = solve(instance(*both), "admission")
@@ -314,6 +347,29 @@ def test_the_exact_test_refuses_nothing_that_shares_let_in() -> None:
     assert parted
 
 
+@pytest.mark.parametrize("name", ["elasticflow", "exact-admission"])
+def test_a_promise_that_a_restart_breaks_is_counted(name: str) -> None:
+    """Job a begins early, pauses for b, and then pays more than its slack."""
+    one = TABLE[:1]
+    done = simulate(
+        instance(
+            job("a", 2, 3, table=one, restart_cost_s=0.9 * HOUR),
+            job("b", 1, 2, table=one, arrival_s=HOUR),
+            gpus=1,
+        ),
+        name,
+    )
+    assert done.late == ("a",)
+    assert done.notes == {"broken_promises": 1.0}
+
+
+def test_edf_serves_what_is_in_time_but_for_rounding() -> None:
+    asked = instance(job("a", 0.2 / HOUR, 0.3 / HOUR, arrival_s=0.1, table=TABLE[:1]))
+    done = simulate(asked.replace(slot_s=0.1), "edf")
+    assert not done.schedule.unplaced
+    assert not done.late
+
+
 def test_elasticflow_says_what_it_cannot_plan() -> None:
     with pytest.raises(UnsupportedFeatureError, match="plans in slots"):
         simulate(instance(job("a", 1, 1)).replace(slot_s=None), "elasticflow")
@@ -342,6 +398,8 @@ def test_only_what_may_be_refused_is() -> None:
 
     with pytest.raises(SimulationError, match="only a job that may be refused"):
         simulate(instance(job("a", 1, 1, refusable=False)), refuse)
+    with pytest.raises(SimulationError, match="only a job that may be refused"):
+        simulate(instance(job("a", 1, 1)), lambda state: Decision(refuse=("a", "a")))
     for slot_s in (HOUR, None):
         done = simulate(instance(job("a", 1, 1)).replace(slot_s=slot_s), refuse)
         assert done.schedule == Schedule((), {"a": "refused by refuse at 0 s."})

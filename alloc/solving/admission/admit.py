@@ -1,7 +1,8 @@
 """Answers of an admission in words: what an accepted job is promised, what a refused one lacks.
 
-Every number is worked out again from the schedule alone. The shortage of a refused job is the least
-GPU time that, added to the slots before its limit, would let it in beside all accepted ones.
+What is promised is read from the checked schedule. The shortage of a refused job is the least GPU
+time that, added to the slots before its limit, would let it in beside all accepted ones; a lower
+bound of it where the time was up, or it depends on the hosts.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import numpy as np
 from alloc.backends import SolverOptions
 from alloc.backends.second_proof import solve_and_prove
 from alloc.certificate import OPTIMALITY_GAP
-from alloc.errors import InstanceError, SolverError
+from alloc.errors import InstanceError
 from alloc.formulation import ArrayModel, ProvedInfeasible
 from alloc.models.admission.arrays import array_model, held_columns
 from alloc.models.admission.data import AdmissionData, admission_data
@@ -32,8 +33,10 @@ from alloc.workload import Job
 
 GOAL = "value then gpu_time then best_effort_jct"
 """What an admission is for, level by level."""
-_SHORTAGE_SHARE = 0.5
-"""Part of the time that may be spent on what refused jobs lack."""
+_SHORTAGE_SHARE = 0.2
+"""Part of the time that is left for what refused jobs lack."""
+_NOTHING_GPU_H = 1e-9
+"""A shortage below this is rounding."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +59,8 @@ class Answer:
         Of a refused job, the least GPU time that is missing before its limit, GPU h; None where
         GPUs are not what it lacks, or the time was up.
     is_bound
-        Whether the shortage is proved to be no less, but not that so much is enough.
+        Whether the shortage is proved to be no less, but not that so much is enough: the time was
+        up, or gangs stand on several hosts.
     """
 
     job: str
@@ -142,12 +146,14 @@ def admit(
             f'instance "{asked.name}": no job may be refused, so nothing is to be decided; set '
             "refusable on the jobs that ask, or name one with --job."
         )
-    result = solve(asked, "admission", objective=objective, limits=limits, progress=progress)  # type: ignore[arg-type]
+    settings = Settings(limits.seconds, limits.seed, limits.workers)
+    first = limits.replace(seconds=(1 - _SHORTAGE_SHARE) * limits.seconds)
+    result = solve(asked, "admission", objective=objective, limits=first, progress=progress)  # type: ignore[arg-type]
     schedule = result.solution
     if not isinstance(schedule, Schedule):
         return Admission(result, ())
-    settings = Settings.of(limits.replace(seconds=_SHORTAGE_SHARE * limits.seconds))
     ends = completions(asked, schedule)
+    hopeless = admission_data(asked).hopeless
     answers = []
     for known in asked.jobs:
         if not known.refusable:
@@ -156,7 +162,8 @@ def admit(
         if end is not None:
             answers.append(_accepted(asked, known, schedule, end))
         else:
-            answers.append(_refused(asked, known, schedule, settings))
+            alone = hopeless.get(asked.job_index[known.id])
+            answers.append(_refused(asked, known, schedule, alone, settings))
     return Admission(result, tuple(answers))
 
 
@@ -187,47 +194,53 @@ def _accepted(instance: Instance, job: Job, schedule: Schedule, end: float) -> A
     )
 
 
-def _refused(instance: Instance, job: Job, schedule: Schedule, settings: Settings) -> Answer:
+def _refused(
+    instance: Instance, job: Job, schedule: Schedule, alone: str | None, settings: Settings
+) -> Answer:
+    """Return the answer to a refused job; `alone` says why it has no chance, None if it has one."""
     limit = clock(limit_of(instance, job))
     head = f'job "{job.id}" is refused'
-    data = admission_data(instance)
-    alone = data.hopeless.get(instance.job_index[job.id])
     if alone is not None:
         why = alone.removeprefix(f'job "{job.id}" ')
         return Answer(job.id, False, f"{head}: it {why}.")
     left_out = {j.id for j in instance.jobs if j.id in schedule.unplaced and j.id != job.id}
     kept = tuple(j.replace(refusable=False) for j in instance.jobs if j.id not in left_out)
     found = None if settings.time_is_up() else shortage(instance.replace(jobs=kept), settings)
-    if found is None:
-        return Answer(job.id, False, f"{head}: the accepted jobs leave too little before {limit}.")
-    short, proved = found
+    short, proved = (0.0, False) if found is None else found
     if short <= 0:
         return Answer(
             job.id,
             False,
-            f"{head}: GPUs are free before {limit}, but its value does not pay for them, or the "
-            "hosts do not hold its gangs together with the accepted ones.",
+            f"{head}: no better plan was found in which it is complete by {limit} beside the "
+            "accepted jobs.",
         )
     least = "" if proved else "at least "
     return Answer(
         job.id,
         False,
-        f"{head}: {least}{_amount(short)} GPU-hours short before {limit}.",
+        f"{head}: {least}{_amount(short, down=not proved)} GPU-hours short before {limit}.",
         short_gpu_h=short,
         is_bound=not proved,
     )
 
 
-def _amount(hours: float) -> str:
-    return f"{hours:,.3g}" if hours < 100 else f"{hours:,.0f}"
+def _amount(hours: float, *, down: bool) -> str:
+    """Return hours in three digits or more; rounded down, what is no less than them stays so."""
+    if down:
+        # A bound falls short of the value that it proves by as much as counts as optimal.
+        hours *= 1 + OPTIMALITY_GAP
+        unit = min(10.0 ** (math.floor(math.log10(hours)) - 2), 1.0)
+        hours = math.floor(hours / unit) * unit
+    return f"{hours:.3g}" if hours < 100 else f"{hours:,.0f}"
 
 
 def shortage(instance: Instance, settings: Settings) -> tuple[float, bool] | None:
     """Return the least GPU time to be added so that all jobs complete in time, GPU h.
 
-    GPUs are added slot by slot, of any type and to any quota; CPU and other resources are not. The
-    answer of the solver is worked out again: the jobs complete in time, and what they use beyond
-    the cluster is what is said.
+    GPUs are added slot by slot, of any type and to any quota; CPU and other resources are not.
+    Where on the hosts gangs stand is not looked at: less is never enough. What the solver answers
+    is worked out again: the jobs complete in time, and what they use beyond the cluster is what is
+    said.
 
     Parameters
     ----------
@@ -241,11 +254,6 @@ def shortage(instance: Instance, settings: Settings) -> tuple[float, bool] | Non
     tuple or None
         The GPU time, and whether so much is proved to be enough; else it is a lower bound. None
         where nothing was proved in time, or no GPUs help.
-
-    Raises
-    ------
-    SolverError
-        If what the solver says does not let the jobs in.
     """
     try:
         data = admission_data(instance)
@@ -257,14 +265,31 @@ def shortage(instance: Instance, settings: Settings) -> tuple[float, bool] | Non
         settings.seconds_left(), settings.seed, settings.workers, gap=OPTIMALITY_GAP / 2
     )
     raw = solve_and_prove(wider, options)
-    if raw.values is None or not math.isfinite(raw.bound):
-        return (raw.bound, False) if 0 < raw.bound < math.inf else None
-    used = _used_beyond(data, list(held_columns(data, columns, raw.values)), rows)
-    if used is None or raw.objective is None or used > raw.objective * (1 + 1e-6) + 1e-9:
-        raise SolverError(
-            f"{instance.name}: the solver's {raw.objective} GPU h do not let the jobs in."
-        )
-    return (used, True) if raw.status == "optimal" else (max(raw.bound, 0.0), False)
+    if not math.isfinite(raw.bound):
+        return None
+    least = max(raw.bound, 0.0)
+    if raw.values is not None and _stand_anywhere(data):
+        used = _used_beyond(data, list(held_columns(data, columns, raw.values)), rows)
+        if used is not None and used <= least * (1 + OPTIMALITY_GAP) + _NOTHING_GPU_H:
+            return used, True
+    return least, False
+
+
+def _stand_anywhere(data: AdmissionData) -> bool:
+    """Return whether what the cluster has in all is enough, wherever on its hosts it is."""
+    gangs = [
+        job.configurations[c]
+        for j, job in enumerate(data.jobs)
+        for c in data.grid.data.table(j).configuration.tolist()
+    ]
+    tasks = [task for gang in gangs for task in gang.tasks]
+    if data.instance.topology.num_hosts == 1:
+        return all(task.gpu_milli % MILLI == 0 for task in tasks)
+    return (
+        all(gang.within is None and not any(gang.demand[1:]) for gang in gangs)
+        and all(task.gpu_milli == MILLI for task in tasks)
+        and all(job.restart_cost_s == 0 for job in data.jobs)
+    )
 
 
 def _with_more_gpus(data: AdmissionData, model: ArrayModel) -> tuple[ArrayModel, list[int]]:
@@ -312,4 +337,4 @@ def _used_beyond(
         if not data.best_effort[j] and plan[j].completion > grid.data.limit[j] + 1e-6:
             return None
     beyond: Array = (use - grid.data.rows.capacity)[:, gpu_rows] / MILLI
-    return float(np.maximum(beyond.max(axis=1), 0.0).sum()) * data.slot_h
+    return float(beyond.max(axis=1, initial=0.0).sum()) * data.slot_h

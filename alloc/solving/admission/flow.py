@@ -36,7 +36,7 @@ _UNITS = 1 << 10
 _MAX_FLOW = 2**31 - 1
 """SciPy counts flow in 32 bits."""
 _VIOLATED = 1e-4
-"""Part of a cut's limit by which an answer must break it: less is rounding."""
+"""Part of a cut's limit by which jobs accepted in part must break it: less is rounding."""
 
 
 @dataclass(frozen=True)
@@ -82,8 +82,9 @@ class Network:
         """
         jobs = len(self.need)
         whole = bool(np.isin(share, (0.0, 1.0)).all())
-        # Capacities of the cut fit: the largest sum is the jobs' needs.
-        units = 1 if whole else max(min(_UNITS, _MAX_FLOW // max(int(self.need.sum()), 1)), 1)
+        # No sum of the jobs' needs and no arc is larger than what SciPy counts.
+        largest = max(int(self.need.sum()), self.capacity, int(self.most.max(initial=1)))
+        units = 1 if whole else max(min(_UNITS, _MAX_FLOW // largest), 1)
         length = self.stop - self.start
         taken = np.flatnonzero((share > 0) & (length > 0))
         head = np.repeat(taken, length[taken])
@@ -259,10 +260,12 @@ class FlowCuts:
         sets = [slots, *_stretches(slots)] if slots.any() else []
         # A capacity of no slots says that a job needs more than its own slots hold.
         found = 0
+        # Coefficients are whole, and so is what a whole choice breaks a cut by.
+        whole = bool(np.isin(share, (0.0, 1.0)).all())
         known = {(least.tobytes(), limit) for least, limit in self.cuts}
         for each in (*sets, *self._intervals(share)):
             least, limit = self.network.cut(each)
-            if float(least @ share) > limit * (1 + _VIOLATED) + 1e-6:
+            if float(least @ share) > limit + (0.5 if whole else _VIOLATED * limit + 1e-6):
                 key = (least.tobytes(), limit)
                 if key not in known:
                     known.add(key)
@@ -371,7 +374,9 @@ class FlowCuts:
         if not len(costs):
             return bound
         step = float(costs.min())
-        if (costs / step != np.rint(costs / step)).any() or abs(bound) > step * 2.0**40:
+        if max(abs(bound), float(costs.max())) > step * 2.0**40:
+            return bound
+        if (costs / step != np.rint(costs / step)).any():
             return bound
         steps = math.floor(self.sign * bound / step + 1e-6)
         return self.sign * step * steps

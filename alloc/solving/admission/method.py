@@ -150,7 +150,7 @@ class _Search:
         if self.best is not None:
             starts.append(np.array([float(job.id in self.best.runs_of) for job in jobs]))
         answer = cuts.run(starts)
-        if answer.infeasible:
+        if answer.infeasible and self.best is None:
             return self._infeasible()
         if not math.isinf(answer.bound):
             self.bound, self.proof = answer.bound, answer.bound_proof
@@ -188,7 +188,9 @@ class _Search:
             return bound
         weight = terms[0][0] * np.array([job.weight for job in self.data.jobs])
         step = float(weight.min())
-        if (weight / step != np.rint(weight / step)).any() or abs(bound) > step * 2.0**40:
+        if max(abs(bound), float(weight.max())) > step * 2.0**40:
+            return bound
+        if (weight / step != np.rint(weight / step)).any():
             return bound
         return step * math.floor(bound / step + 1e-6)
 

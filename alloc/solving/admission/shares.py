@@ -1,8 +1,8 @@
 """Minimum satisfactory shares: the fewest GPUs with which a job meets its deadline.
 
 Gu et al., "ElasticFlow: an elastic serverless training platform for distributed deep learning",
-ASPLOS 2023: shares are tried from the smallest, each filled from the deadline backwards with what
-earlier jobs leave free. A set of jobs that can be filled one after the other can be accepted.
+ASPLOS 2023: shares are tried from the smallest, each filled with what earlier jobs leave free, here
+from the deadline backwards. A set of jobs that can be filled one after the other can be accepted.
 """
 
 from __future__ import annotations
