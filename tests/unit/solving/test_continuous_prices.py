@@ -27,7 +27,7 @@ from alloc.solving.malleable.search import Search
 from alloc.solving.malleable.timed_search import TimedPrices, raise_prices
 from alloc.topology import HostType, flat_cluster
 from alloc.workload import Job, rigid_gang
-from benchmarks.tiny.malleable import make, truth
+from benchmarks.tiny.malleable import Problem, make, truth
 
 OBJECTIVES = ("weighted_jct", "mean_jct", "tardiness", "makespan", "max_slowdown")
 
@@ -131,12 +131,22 @@ def test_few_prices_of_work_bound_from_below() -> None:
         assert (values[0] <= values[1] + 1e-9 * np.abs(values[1])).all()
 
 
-@pytest.mark.parametrize("scaled", [False, True])
-def test_no_bound_is_above_the_optimum_on_slots(scaled: bool) -> None:
+def problems(kind: str) -> Iterator[Problem]:
+    """Yield gangs of whole seconds, which lose nothing on slots, or jobs with every feature."""
+    rng = Random(7)
+    if kind == "gangs":
+        yield from ((world(3 * seed + 1), name) for seed, name in enumerate(OBJECTIVES))
+    else:
+        yield from (make(rng, kind == "scaled", large=False) for _ in range(20))
+
+
+@pytest.mark.parametrize(
+    "kind", [pytest.param("gangs", marks=pytest.mark.long), "features", "scaled"]
+)
+def test_no_bound_is_above_the_optimum_on_slots(kind: str) -> None:
     """A schedule on slots is one in continuous time: every choice there is no less than a bound."""
-    rng, own = np.random.default_rng(7), Random(7)
-    for _ in range(20):
-        instance, goal = make(own, scaled, large=False)
+    rng = np.random.default_rng(7)
+    for instance, goal in problems(kind):
         optimum, name = truth((instance, goal)).values, goal.split(" then ")[0]
         if not optimum:
             continue
