@@ -103,14 +103,14 @@ def raise_prices(
     Yields
     ------
     TimedPrices
-        The prices to begin from, then prices that prove more and more.
+        The prices to begin from, or none where these prove more, then prices that prove more and more.
     """
     costs, constant = data.target.relaxed(multipliers or data.target.nothing())
     capacity = np.where(data.rows.capacity > 0, data.rows.capacity, 1.0)
     edges, prices = np.arange(len(start) + 1.0), np.maximum(start, 0.0)
     pricing = FluidPricing(data, edges, _WORK_PRICES)
 
-    def proved() -> TimedPrices:
+    def proved(prices: Array) -> TimedPrices:
         bound = fluid_bound(data, prices, multipliers, edges)
         return TimedPrices(edges, prices, pricing.solve(prices, costs).ends, bound)
 
@@ -118,13 +118,15 @@ def raise_prices(
         found = pricing.solve(point / whole, costs)
         return float(found.values.sum()) + constant, found.use / capacity
 
-    best = proved()
+    # Prices of a grid whose search was cut short may be worse than none.
+    best = max((proved(own) for own in (prices, 0.0 * prices)), key=lambda own: own.bound)
+    prices = best.prices
     yield best
     while not is_over():
         whole = capacity * np.diff(edges)[:, None]
         found = raise_dual(relaxed, whole.shape, upper, is_over, lambda line: None, prices * whole)
         prices = found.prices / whole
-        now = proved()
+        now = proved(prices)
         if now.bound > best.bound:
             best = now
             report(f"prices in {len(prices)} intervals prove {best.bound:g}")

@@ -193,8 +193,10 @@ def test_an_interrupt_keeps_what_is_proved(monkeypatch: pytest.MonkeyPatch) -> N
 
     data = slot_data(world(1))
     start = np.random.default_rng(2).random((8, 1)) / data.rows.capacity
-    raised = raise_prices(data, start, None, 1e3, interrupted, print)
-    assert next(raised).bound == pytest.approx(fluid_bound(data, start))
+    for factor in (1e-3, 1e6):  # prices that are far too high are worse than none
+        raised = raise_prices(data, factor * start, None, 1e3, interrupted, print)
+        known = [fluid_bound(data, factor * start), fluid_bound(data, 0 * start)]
+        assert next(raised).bound == pytest.approx(max(known))
     with pytest.raises(KeyboardInterrupt):
         next(raised)
 
