@@ -103,7 +103,7 @@ def raise_prices(
     Yields
     ------
     TimedPrices
-        The prices to begin from, or none where these prove more, then prices that prove more and more.
+        The prices to begin from, or 0 where that proves more; then prices that prove more and more.
     """
     costs, constant = data.target.relaxed(multipliers or data.target.nothing())
     capacity = np.where(data.rows.capacity > 0, data.rows.capacity, 1.0)
@@ -119,7 +119,7 @@ def raise_prices(
         return float(found.values.sum()) + constant, found.use / capacity
 
     # Prices of a grid whose search was cut short may be worse than none.
-    best = max((proved(own) for own in (prices, 0.0 * prices)), key=lambda own: own.bound)
+    best = max((proved(own) for own in (prices, np.zeros_like(prices))), key=lambda own: own.bound)
     prices = best.prices
     yield best
     while not is_over():
