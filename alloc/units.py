@@ -30,7 +30,7 @@ _LEAST_MILLI = 10
 _MAX_COUNT = 1_000_000
 _MAX_MILLI = _MAX_COUNT * MILLI
 # Slots are seconds to hours; a smaller number is a mistake, and times are compared to 1e-6 s.
-_SHORTEST_SLOT_S = 0.001
+SHORTEST_SLOT_S = 0.001
 
 
 def require_finite(value: float, where: str, field: str) -> None:
@@ -72,7 +72,7 @@ def require_slot_length(value: float, where: str, field: str) -> None:
     """Refuse slots that are no believable number of seconds."""
     require_positive(value, where, field)
     require_time(value, where, field)
-    if value < _SHORTEST_SLOT_S:
+    if value < SHORTEST_SLOT_S:
         raise InstanceError(
             f"{where}: {field} is {value:g} s, less than a millisecond; slots are given in seconds."
         )

@@ -280,8 +280,7 @@ def _work_prices(table: Table, cost: Array, most: int) -> Array:
     if apart > 0:
         # Of those that are close together the highest, so that the highest of all is there.
         falling = tried[::-1]
-        tried = np.append(0.0, falling[np.unique(np.ceil(falling / apart), return_index=True)[1]])
-        tried = tried[1:] if tried[1] == 0 else tried
+        tried = falling[np.unique(np.ceil(falling / apart), return_index=True)[1]]
     if len(tried) > most:
         tried = tried[np.linspace(0, len(tried) - 1, most).astype(np.int64)]
     return cast(Array, tried)

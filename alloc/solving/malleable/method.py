@@ -29,11 +29,12 @@ from alloc.objectives import is_kept
 from alloc.objectives import objective as objective_of
 from alloc.problems.allocation.instance import Instance
 from alloc.problems.allocation.solution import Schedule, Solution
-from alloc.solving.malleable.list_search import best_of
+from alloc.solving.malleable.list_search import Incumbent, best_of
 from alloc.solving.malleable.search import Search
 from alloc.solving.malleable.timed_search import TimedSearch, raise_prices
 from alloc.solving.outcome import Outcome, Progress, Settings
 from alloc.solving.refinement import Question, solve_refined
+from alloc.units import SHORTEST_SLOT_S
 
 _GRID_SLOTS = 300
 _SEARCH_SHARE = 0.96
@@ -41,6 +42,8 @@ _GRID_SHARE, _PRICES_SHARE = 0.2, 0.2
 """Parts of the time for the grid, and for prices, in continuous time; the rest is for schedules."""
 _FAR = 100.0
 """Multiple of the bound of each job alone above which no ascent comes."""
+_MAX_SLOTS = 4 * _GRID_SLOTS
+"""Slots up to which prices are raised where the grid has none; what is later is free."""
 _MAX_COLUMNS = 50_000
 _BACKEND = "alloc column generation + HiGHS"
 
@@ -155,16 +158,16 @@ def _in_continuous_time(
     # Without a schedule, a value that the ascent does not reach.
     upper = (_FAR * alone if best is None else best.value * unit) / data.slot_s
     start, multipliers = search.prices, search.multipliers
-    if start is None:
-        start, multipliers = np.zeros((search.num_slots or 1, len(data.rows.names))), None
+    if start is None:  # no time was left for prices on the grid
+        start, multipliers = np.zeros((_num_slots(data, best), len(data.rows.names))), None
     stopped = limit == "interrupt"
     brief = settings.within(_PRICES_SHARE * settings.seconds_left())
     bound, schedule = alone / unit, None if best is None else best.schedule
     try:
-        prices = raise_prices(
+        for prices in raise_prices(
             data, start, multipliers, upper, lambda: stopped or brief.time_is_up(), report
-        )
-        bound = max(bound, prices.bound / unit)
+        ):
+            bound = max(bound, prices.bound / unit)
         report(f"in continuous time the prices prove {bound:g}")
         timed = TimedSearch(instance, data, prices, given, settings, objective)
         if not stopped:
@@ -226,12 +229,20 @@ def _grid_slot_s(instance: Instance) -> float:
     """Return the slot of the grid for an instance without slots, seconds.
 
     Fine enough for the shortest jobs to lose little, coarse enough for a few hundred slots and for
-    every restart to take one slot at most.
+    every restart to take one slot at most; no shorter than a slot may be.
     """
     restart = max(job.restart_cost_s for job in instance.jobs)
     runs = np.array([job.min_run_s for job in instance.jobs])
     span = max(job.arrival_s for job in instance.jobs) + float(runs.max())
-    return float(max(np.median(runs) / 8, span / _GRID_SLOTS, restart))
+    return float(max(np.median(runs) / 8, span / _GRID_SLOTS, restart, SHORTEST_SLOT_S))
+
+
+def _num_slots(data: SlotData, best: Incumbent | None) -> int:
+    """Return up to which slot prices are raised where the grid has none: the last completion."""
+    last = float((data.arrival + data.shortest).max())
+    if best is not None:
+        last = max(run.end_s for run in best.schedule.runs) / data.slot_s
+    return int(np.clip(math.ceil(last), 1, _MAX_SLOTS))
 
 
 def _alone(data: SlotData) -> float:

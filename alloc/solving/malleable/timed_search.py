@@ -12,8 +12,7 @@ shorter one ends, so it is never worse.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -83,7 +82,7 @@ def raise_prices(
     upper: float,
     is_over: Callable[[], bool],
     report: Callable[[str], None],
-) -> TimedPrices:
+) -> Iterator[TimedPrices]:
     """Raise the bound in continuous time from prices on slots, on finer and finer grids.
 
     Parameters
@@ -100,33 +99,43 @@ def raise_prices(
         Whether to stop.
     report
         Takes a line of progress.
+
+    Yields
+    ------
+    TimedPrices
+        The prices to begin from, or 0 where that proves more; then prices that prove more and more.
     """
     costs, constant = data.target.relaxed(multipliers or data.target.nothing())
     capacity = np.where(data.rows.capacity > 0, data.rows.capacity, 1.0)
     edges, prices = np.arange(len(start) + 1.0), np.maximum(start, 0.0)
-    best = TimedPrices(edges, prices, data.arrival + data.shortest, -math.inf)
-    while True:
+    pricing = FluidPricing(data, edges, _WORK_PRICES)
+
+    def proved(prices: Array) -> TimedPrices:
+        bound = fluid_bound(data, prices, multipliers, edges)
+        return TimedPrices(edges, prices, pricing.solve(prices, costs).ends, bound)
+
+    def relaxed(point: Array) -> tuple[float, Array]:
+        found = pricing.solve(point / whole, costs)
+        return float(found.values.sum()) + constant, found.use / capacity
+
+    # Prices of a grid whose search was cut short may be worse than none.
+    best = max((proved(own) for own in (prices, np.zeros_like(prices))), key=lambda own: own.bound)
+    prices = best.prices
+    yield best
+    while not is_over():
         whole = capacity * np.diff(edges)[:, None]
-        pricing = FluidPricing(data, edges, _WORK_PRICES)
-
-        def relaxed(point: Array) -> tuple[float, Array]:
-            found = pricing.solve(point / whole, costs)  # noqa: B023 - called in this turn only
-            return float(found.values.sum()) + constant, found.use / capacity
-
-        if not is_over():
-            found = raise_dual(
-                relaxed, whole.shape, upper, is_over, lambda line: None, prices * whole
-            )
-            prices = found.prices / whole
-        proved = fluid_bound(data, prices, multipliers, edges)
-        if proved > best.bound:
-            ends = pricing.solve(prices, costs).ends
-            best = TimedPrices(edges, prices, ends, proved)
-            report(f"prices in {len(prices)} intervals prove {proved:g}")
-        if is_over() or 2 * len(prices) > _MAX_INTERVALS or not prices.any():
-            return best
+        found = raise_dual(relaxed, whole.shape, upper, is_over, lambda line: None, prices * whole)
+        prices = found.prices / whole
+        now = proved(prices)
+        if now.bound > best.bound:
+            best = now
+            report(f"prices in {len(prices)} intervals prove {best.bound:g}")
+            yield best
+        if 2 * len(prices) > _MAX_INTERVALS or not prices.any():
+            return
         edges = np.union1d(edges, (edges[1:] + edges[:-1]) / 2)
         prices = np.repeat(prices, 2, axis=0)
+        pricing = FluidPricing(data, edges, _WORK_PRICES)
 
 
 class TimedSearch:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import replace
+from random import Random
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,11 +18,16 @@ from alloc.instances import generate_elastic
 from alloc.models.malleable import slot_data
 from alloc.models.malleable.data import SlotData
 from alloc.models.malleable.fluid import FluidPricing, fluid_bound
+from alloc.objectives import objective
 from alloc.problems.allocation.instance import Instance
+from alloc.problems.allocation.solution import Schedule
 from alloc.result import Limits
-from alloc.solving.malleable.timed_search import raise_prices
+from alloc.solving.malleable import method
+from alloc.solving.malleable.search import Search
+from alloc.solving.malleable.timed_search import TimedPrices, raise_prices
 from alloc.topology import HostType, flat_cluster
 from alloc.workload import Job, rigid_gang
+from benchmarks.tiny.malleable import Problem, make, truth
 
 OBJECTIVES = ("weighted_jct", "mean_jct", "tardiness", "makespan", "max_slowdown")
 
@@ -67,7 +75,7 @@ def proved(instance: Instance, name: str) -> float:
     given = replace(data.target.nothing(), peaks=shares)
     start = np.zeros((16, len(data.rows.names)))
     upper = 100 * float(data.target.costs.at(data.arrival + data.shortest).sum()) + 1
-    found = raise_prices(
+    *_, found = raise_prices(
         data, start, given, upper, lambda: next(rounds, None) is None, lambda line: None
     )
     assert found.bound == pytest.approx(fluid_bound(data, found.prices, given, found.edges))
@@ -123,16 +131,36 @@ def test_few_prices_of_work_bound_from_below() -> None:
         assert (values[0] <= values[1] + 1e-9 * np.abs(values[1])).all()
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("name", OBJECTIVES)
-def test_no_bound_is_above_the_optimum_on_slots(name: str) -> None:
-    """A schedule on slots is one in continuous time: its optimum is no less than the bound."""
-    for seed in range(4):
-        instance = world(seed)
-        result = alloc.solve(instance, objective=name, limits=Limits(seconds=1))
-        optimum = result.certificate.objective
-        assert optimum is not None
-        assert proved(instance, name) <= optimum * (1 + 1e-9) + 1e-9
+def problems(kind: str) -> Iterator[Problem]:
+    """Yield gangs of whole seconds, which lose nothing on slots, or jobs with every feature."""
+    rng = Random(7)
+    if kind == "gangs":
+        yield from ((world(3 * seed + 1), name) for seed, name in enumerate(OBJECTIVES))
+    else:
+        yield from (make(rng, kind == "scaled", large=False) for _ in range(20))
+
+
+@pytest.mark.parametrize(
+    "kind", [pytest.param("gangs", marks=pytest.mark.long), "features", "scaled"]
+)
+def test_no_bound_is_above_the_optimum_on_slots(kind: str) -> None:
+    """A schedule on slots is one in continuous time: every choice there is no less than a bound."""
+    rng = np.random.default_rng(7)
+    for instance, goal in problems(kind):
+        optimum, name = truth((instance, goal)).values, goal.split(" then ")[0]
+        if not optimum:
+            continue
+        data = in_time(slot_data(instance, name))
+        scale = 100 * data.num_jobs * max(optimum[0], 1e-300) / float(data.rows.capacity.max())
+        shares = tuple(rng.dirichlet(np.ones(data.num_jobs)) for _ in data.target.peaks)
+        given = replace(data.target.nothing(), peaks=shares)
+        bounds = [proved(instance, name)]
+        for num in (1, 4, 12):
+            edges = np.append(0.0, np.cumsum(rng.random(num) * 3 + 0.05))
+            prices = rng.random((num, len(data.rows.names))) ** 8 * scale / data.slot_s
+            bounds.append(fluid_bound(data, prices, given, edges))
+        rounding = objective(name).rounding(instance, Schedule(()))
+        assert max(bounds) <= optimum[0] * (1 + 1e-9) + rounding
 
 
 @pytest.mark.parametrize("factor", [1e-9, 1e-3, 1e6, 1e12])
@@ -148,10 +176,67 @@ def test_weights_of_any_size_leave_the_bound_what_it_is(factor: float) -> None:
 def test_finer_prices_prove_no_less() -> None:
     """Each grid goes on from the prices of the coarser one."""
     data = slot_data(world(1))
-    lines: list[str] = []
     start = np.zeros((8, 1))
     rounds = iter(range(700))
-    raise_prices(data, start, None, 1e3, lambda: next(rounds, None) is None, lines.append)
-    found = [float(line.split()[-1]) for line in lines]
+    raised = raise_prices(data, start, None, 1e3, lambda: next(rounds, None) is None, print)
+    found = [each.bound for each in raised]
     assert len(found) > 1
     assert found == sorted(found)
+
+
+def test_an_interrupt_keeps_what_is_proved(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The prices to begin from prove their bound before the ascent; a schedule is kept, too."""
+    seen: list[TimedPrices] = []
+
+    def interrupted() -> bool:
+        raise KeyboardInterrupt
+
+    data = slot_data(world(1))
+    start = np.random.default_rng(2).random((8, 1)) / data.rows.capacity
+    for factor in (1e-3, 1e6):  # prices that are far too high are worse than none
+        raised = raise_prices(data, factor * start, None, 1e3, interrupted, print)
+        known = [fluid_bound(data, factor * start), fluid_bound(data, 0 * start)]
+        assert next(raised).bound == pytest.approx(max(known))
+    with pytest.raises(KeyboardInterrupt):
+        next(raised)
+
+    def raised_once(*given: Any) -> Iterator[TimedPrices]:
+        seen.append(next(raise_prices(*given)))
+        yield seen[0]
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(method, "raise_prices", raised_once)
+    instance = world(1).replace(slot_s=None)
+    result = alloc.solve(instance, "malleable", limits=Limits(seconds=5))
+    assert seen
+    assert result.certificate.limit == "interrupt"
+    assert result.solution is not None
+
+
+def test_prices_are_raised_where_the_grid_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A grid that is out of time leaves no prices; the bound is above that of each job alone."""
+    monkeypatch.setattr(Search, "_improve", lambda self: None)
+    monkeypatch.setattr(method, "TimedSearch", _Interrupted)
+    host = flat_cluster("one", HostType("host", 1, "gpu"), 1)
+    jobs = tuple(Job(f"j{k}", 0.0, 60.0, (rigid_gang(1),)) for k in range(6))
+    result = alloc.solve(Instance("six", host, jobs), "malleable", limits=Limits(seconds=5))
+    assert 1.5 * 6 * 60.0 < result.certificate.bound <= 21 * 60.0 * (1 + 1e-9)
+
+
+class _Interrupted:
+    """A search that is interrupted at once."""
+
+    def __init__(self, *given: Any) -> None:
+        raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("second", [1e-9, 1e-6, 1e-3, 1.0, 1e6])
+def test_jobs_of_any_length_are_solved(second: float) -> None:
+    """The grid is this program's affair: no length of a job makes it one that is refused."""
+    host = flat_cluster("one", HostType("host", 4, "gpu"), 1)
+    jobs = tuple(Job(f"j{k}", k * second, (k + 1) * second, (rigid_gang(1),)) for k in range(4))
+    certificate = alloc.solve(
+        Instance("short", host, jobs), "malleable", limits=Limits(seconds=5)
+    ).certificate
+    assert certificate.status == "optimal"
+    assert certificate.objective == pytest.approx(10 * second)
