@@ -9,6 +9,7 @@ import os
 import re
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -305,7 +306,10 @@ def test_no_option_names_a_file_of_the_server(options):
         assert place == "/options"
 
 
-BUILDERS = {"kubernetes": kubernetes_instance, "openb": openb_instance}
+BUILDERS: dict[str, Callable[..., object]] = {
+    "kubernetes": kubernetes_instance,
+    "openb": openb_instance,
+}
 """What makes the instance, where the registry has a function before it."""
 
 
@@ -313,7 +317,7 @@ BUILDERS = {"kubernetes": kubernetes_instance, "openb": openb_instance}
 def test_every_option_that_is_a_path_says_so(kind):
     """The server offers those that do not; so a reader cannot open a file by a flag forgotten."""
     options = {option.name: option for option in READERS[kind].options}
-    build = BUILDERS.get(kind, READERS[kind].build)
+    build: Callable[..., object] = BUILDERS.get(kind, READERS[kind].build)
     of_files = {
         name
         for name, one in inspect.signature(build).parameters.items()
