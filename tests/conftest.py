@@ -2,6 +2,7 @@
 
 import signal
 from collections import Counter
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -21,7 +22,8 @@ def pytest_addoption(parser):
         metavar="FOLDER",
         action="append",
         default=[],
-        help="with --cov, trace only the tests in this folder; may be given again",
+        help="with --cov, trace only the tests in this folder, and of a test with several cases "
+        "the first; may be given again",
     )
 
 
@@ -40,12 +42,15 @@ def pytest_configure():
 def pytest_collection_modifyitems(config, items):
     """Mark the tests whose fixtures need something: the fixture ``postgres`` needs PostgreSQL."""
     traced = [config.rootpath / folder for folder in config.getoption("--trace-only")]
+    seen: set[tuple[Path, str, str]] = set()  # further cases of a test walk much the same lines
     for item in items:
         for name in NEEDS:
             if name in getattr(item, "fixturenames", ()):
                 item.add_marker(name)
-        if traced and not any(map(item.path.is_relative_to, traced)):
+        test = (item.path, item.parent.name, getattr(item, "originalname", item.name))
+        if traced and (test in seen or not any(map(item.path.is_relative_to, traced))):
             item.add_marker("no_cover")
+        seen.add(test)
     # Modules that are imported late are read while a traced test runs.
     items.sort(key=lambda item: item.get_closest_marker("no_cover") is not None)
 
