@@ -78,13 +78,22 @@ def tiny_instance(seed: int) -> Instance:
 
 
 def small_schedule(seed: int) -> Instance:
-    """Return jobs that end within a few slots, for the formulation in which time makes the size."""
+    """Return jobs that end within a few slots, for formulations in which time makes the size."""
     instance = tiny_instance(seed)
     jobs = tuple(
         replace(job, work=job.work / 2, due_date_s=10.0 + 15.0 * n)
         for n, job in enumerate(instance.jobs[:3])
     )
     return instance.replace(jobs=jobs)
+
+
+def promised(instance: Instance) -> Instance:
+    """Return an instance whose jobs but the last have a deadline, and may be refused."""
+    jobs = tuple(
+        replace(job, deadline_s=60.0 + 20.0 * n, refusable=True)
+        for n, job in enumerate(instance.jobs[:-1])
+    )
+    return instance.replace(jobs=(*jobs, instance.jobs[-1]))
 
 
 def one_host_round(seed: int) -> Instance:
@@ -107,6 +116,15 @@ def rigid(instance: Instance) -> Instance:
         for job in instance.jobs
     )
     return instance.replace(jobs=jobs)
+
+
+def asked_of(name: str, seed: int) -> Instance:
+    """Return the tiny instance that a formulation is asked about."""
+    if name in OVER_TIME:
+        instance = small_schedule(seed)
+        return promised(instance) if name == "admission" else instance
+    instance = tiny_instance(seed)
+    return instance if name == "round" else rigid(instance)
 
 
 def certificates(name: str, objective: str, instance: Instance) -> list[Claim]:
@@ -150,6 +168,7 @@ def slowed(instance: Instance, factor: float) -> Instance:
             job,
             arrival_s=job.arrival_s * factor,
             due_date_s=None if job.due_date_s is None else job.due_date_s * factor,
+            deadline_s=None if job.deadline_s is None else job.deadline_s * factor,
             configurations=tuple(replace(c, rate=c.rate / factor) for c in job.configurations),
         )
         for job in instance.jobs
@@ -194,6 +213,8 @@ def with_idle_host(instance: Instance) -> Instance:
     return instance.replace(topology=topology)
 
 
+OVER_TIME = ("malleable", "moldable", "admission")
+"""Formulations in which time makes the size."""
 WEIGHTED = {
     "progress",
     "remaining_time",
@@ -201,6 +222,8 @@ WEIGHTED = {
     "weighted_jct",
     "tardiness",
     "weight_placed",
+    "value",
+    "best_effort_jct",
 }
 """Objectives that are sums of weights."""
 TIMED = {
@@ -209,6 +232,8 @@ TIMED = {
     "makespan": 1,
     "tardiness": 1,
     "remaining_time": 1,
+    "gpu_time": 1,
+    "best_effort_jct": 1,
     "goodput": -1,
 }
 """Objectives with a unit of time, and its power."""
@@ -232,7 +257,7 @@ def of_formulation(
     for factor in factors:
         if objective in WEIGHTED:
             yield case(f"weights x {factor:g}", weighted(instance, factor), factor)
-        if name in ("round", "malleable"):
+        if name in ("round", *OVER_TIME):
             unit = factor if objective == "goodput" else 1.0
             yield case(f"work x {factor:g}", reworked(instance, factor), unit)
             if 1e-3 <= 20.0 * factor <= 1e8:
@@ -242,13 +267,10 @@ def of_formulation(
 
 def families(seed: int, factors: Sequence[float]) -> Iterator[tuple[str, Iterator[Case]]]:
     """Return every family with its problem of a seed, in all its units."""
-    instance = tiny_instance(seed)
     for name, chosen in instance_families().items():
+        instance = asked_of(name, seed)
         for objective in chosen.objectives:
-            asked = instance if name == "round" else rigid(instance)
-            if name == "malleable":
-                asked = small_schedule(seed)
-            yield f"{name} {objective}", of_formulation(name, objective, asked, factors)
+            yield f"{name} {objective}", of_formulation(name, objective, instance, factors)
     yield "one-host rounds", of_formulation("round", "goodput", one_host_round(seed), ())
     for one in (right_sizing, operation, inference, quotas, ranks, colocation):
         yield one.__name__, one(seed, factors)

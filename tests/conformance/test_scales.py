@@ -13,11 +13,12 @@ import pytest
 from alloc.families import instance_families
 from alloc.solving import solve
 from benchmarks.scales import (
+    OVER_TIME,
+    asked_of,
     disagreements,
     of_formulation,
     one_host_round,
     rigid,
-    small_schedule,
     tiny_instance,
     weighted,
 )
@@ -47,13 +48,9 @@ ASKED = [
 @pytest.mark.parametrize(("name", "objective"), ASKED)
 def test_a_formulation_says_the_same_in_every_unit(name: str, objective: str) -> None:
     """Weights, work, times and memory; also in another order, and with an idle host."""
-    factors: tuple[float, ...] = FEW
-    if name == "malleable":
-        instance, factors = small_schedule(1), (1e-9, 1e12)
-    else:
-        instance = tiny_instance(3)
-        if name != "round":
-            instance = rigid(instance)
+    over_time = name in OVER_TIME
+    instance = asked_of(name, 1 if over_time else 3)
+    factors = (1e-9, 1e12) if over_time else FEW
     proofs: Counter[str] = Counter()
     cases = of_formulation(name, objective, instance, factors)
     assert list(disagreements(cases, proofs)) == []

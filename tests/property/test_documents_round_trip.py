@@ -140,6 +140,7 @@ CHANGES: dict[str, Any] = {
     "weight": lambda i: _with_job(i, weight=i.jobs[0].weight + 1),
     "deadline": lambda i: _with_job(i, deadline_s=12345.0),
     "due date": lambda i: _with_job(i, due_date_s=12345.0),
+    "refusable": lambda i: None if i.running else _with_job(i, deadline_s=12345.0, refusable=True),
     "tenant": lambda i: _with_job(i, tenant="nobody"),
     "preemptible": lambda i: _with_job(i, preemptible=not i.jobs[0].preemptible),
     "restart cost": lambda i: _with_job(i, restart_cost_s=i.jobs[0].restart_cost_s + 1),
