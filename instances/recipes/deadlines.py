@@ -57,7 +57,7 @@ def queue(
     num_jobs
         Jobs.
     num_slots
-        Slots, 3 or more; no deadline is later than their end.
+        Slots, 2 or more; no deadline is later than their end.
     num_hosts, gpus_per_host
         Hosts of one type, and GPUs of each.
     seed
