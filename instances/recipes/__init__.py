@@ -17,6 +17,7 @@ from typing import Any
 SUBJECTS = (
     "elastic",
     "gangs",
+    "deadlines",
     "placement",
     "sharing",
     "colocation",

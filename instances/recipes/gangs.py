@@ -139,4 +139,25 @@ FAMILIES = (
             {"trace": "itp", "arrivals": "start", "seed": 15},
         ],
     ),
+    RecipeFamily(
+        "gangs-moldable",
+        "4 to 12 moldable gangs on 1 to 3 hosts of eight GPUs, of one GPU type or two",
+        "moldable",
+        "makespan",
+        moldable,
+        size,
+        [
+            {"num_jobs": 4, "num_hosts": 1, "seed": 1},
+            {"num_jobs": 6, "num_hosts": 1, "seed": 2},
+            {"num_jobs": 8, "num_hosts": 2, "gpu_types": 2, "seed": 3},
+            {"num_jobs": 8, "num_hosts": 2, "gpu_types": 2, "span_s": 3600, "seed": 4},
+            {"num_jobs": 12, "num_hosts": 2, "seed": 21},
+            {"num_jobs": 12, "num_hosts": 3, "gpu_types": 2, "span_s": 1800, "seed": 5},
+        ],
+        {},
+        (
+            "joint choice of GPUs, host and start: Saturn's question; see docs/moldable.md",
+            "run times, scaling, weights and arrivals: ours",
+        ),
+    ),
 )
