@@ -17,10 +17,8 @@ TORCH ?= 2.13.0
 TORCH_INDEX ?=
 # Two processes, as CI has cores; a file's tests stay together, so that what they share is made once.
 PYTEST := $(BIN)/python -m pytest -n 2 --dist worksteal
-# The floor holds for all the tests, and for a part of `make test`: tracing takes half as much time
-# again, so CI traces only the unit tests (COVER). The others walk the same lines.
+# The floor holds for all the tests. CI does not trace them: it takes half as much time again.
 FLOOR := --cov --cov-report=term:skip-covered --cov-fail-under=90
-COVER ?=
 # What is looked at after each change: types, checkers, files, single methods.
 QUICK := tests/unit/foundation tests/unit/verification tests/unit/topology tests/unit/problems \
   tests/unit/backends tests/unit/instances tests/unit/schedulers tests/docs/test_words.py tests/docs/test_architecture.py
@@ -76,7 +74,7 @@ check: $(READY)  ## Check style, imports and the quick tests: under a minute
 
 test: $(READY)  ## Run the tests that take less than two seconds each
 	@echo "==> Running the tests (make test-long runs those that take longer)"
-	@$(PYTEST) -m "not slow and not long" $(COVER) $(PYTEST_FLAGS)
+	@$(PYTEST) -m "not slow and not long" $(PYTEST_FLAGS)
 
 test-long: $(READY)  ## Run the tests that take 2 to 20 seconds each
 	@echo "==> Running the longer tests"

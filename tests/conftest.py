@@ -2,7 +2,6 @@
 
 import signal
 from collections import Counter
-from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -14,17 +13,6 @@ settings.register_profile("random", deadline=None, suppress_health_check=[Health
 # `make test-random` draws others.
 settings.register_profile("fixed", settings.get_profile("random"), derandomize=True, database=None)
 settings.load_profile("fixed")
-
-
-def pytest_addoption(parser):
-    parser.addoption(
-        "--trace-only",
-        metavar="FOLDER",
-        action="append",
-        default=[],
-        help="with --cov, trace only the tests in this folder, and of a test with several cases "
-        "the first; may be given again",
-    )
 
 
 def pytest_configure():
@@ -39,20 +27,12 @@ def pytest_configure():
             signal.signal(number, signal.SIG_DFL)
 
 
-def pytest_collection_modifyitems(config, items):
+def pytest_collection_modifyitems(items):
     """Mark the tests whose fixtures need something: the fixture ``postgres`` needs PostgreSQL."""
-    traced = [config.rootpath / folder for folder in config.getoption("--trace-only")]
-    seen: set[tuple[Path, str, str]] = set()  # further cases of a test walk much the same lines
     for item in items:
         for name in NEEDS:
             if name in getattr(item, "fixturenames", ()):
                 item.add_marker(name)
-        test = (item.path, item.parent.name, getattr(item, "originalname", item.name))
-        if traced and (test in seen or not any(map(item.path.is_relative_to, traced))):
-            item.add_marker("no_cover")
-        seen.add(test)
-    # Modules that are imported late are read while a traced test runs.
-    items.sort(key=lambda item: item.get_closest_marker("no_cover") is not None)
 
 
 def pytest_runtest_setup(item):
