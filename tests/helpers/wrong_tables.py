@@ -329,7 +329,9 @@ option(
 )
 option("wrong delimiter", "-O delimiter=tab", "jobs.csv: no column looks like the arrival")
 option(
-    "no such deadline", "-O deadlines=firm", 'deadlines is "firm". Give one of soft, hard, refusable, none.'
+    "no such deadline",
+    "-O deadlines=firm",
+    'deadlines is "firm". Give one of soft, hard, refusable, none.',
 )
 option("yes is no truth", "-O preemptible=perhaps", 'preemptible is "perhaps"; give true or false.')
 option("restarts below zero", "-O restart_cost_s=-1", 'job "a": restart_cost_s is -1')
