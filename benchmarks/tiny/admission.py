@@ -21,7 +21,7 @@ from alloc.topology import Host, HostType, Topology
 from alloc.units import MILLI
 from alloc.verification import verify
 from alloc.workload import Configuration, Elasticity, Job, TaskGroup
-from benchmarks.tiny.cluster import accepted, packs, random_gang, random_topology
+from benchmarks.tiny.cluster import accepted, packs, random_gang, random_topology, what_fits
 from benchmarks.tiny.family import SCALES, Answer, Family, Truth, of_result
 
 State = tuple[float, bool, int | None, int | None] | None
@@ -179,27 +179,7 @@ def outcomes(instance: Instance) -> list[tuple[float, float, float]]:
     )
     if all(map(math.isfinite, limit)):
         end = min(end, math.ceil(max(limit) / slot_s))
-    quota = {tenant.name: tenant.gpu_quota_milli for tenant in instance.tenants}
-
-    @cache
-    def fits(chosen: tuple[int | None, ...]) -> bool:
-        held: dict[str | None, int] = {}
-        gangs = []
-        for job, c in zip(jobs, chosen, strict=True):
-            if c is not None:
-                gangs.append(job.configurations[c])
-                held[job.tenant] = held.get(job.tenant, 0) + gangs[-1].demand[0]
-        within = all(held.get(name, 0) <= most for name, most in quota.items())
-        return within and packs(instance.topology, gangs)
-
-    able = [
-        [
-            c
-            for c, way in enumerate(job.configurations)
-            if way.rate > 0 and fits((*(None,) * j, c, *(None,) * (len(jobs) - j - 1)))
-        ]
-        for j, job in enumerate(jobs)
-    ]
+    fits, able = what_fits(instance)
 
     @cache
     def moves(j: int, state: State, t: int) -> list[tuple[int | None, State, Costs]]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import replace
+from functools import cache
 from random import Random
 from typing import Any
 
@@ -228,6 +229,41 @@ def packs(topology: Topology, gangs: Sequence[Configuration]) -> bool:
         return False
 
     return extend(0)
+
+
+def what_fits(
+    instance: Instance,
+) -> tuple[Callable[[tuple[int | None, ...]], bool], list[list[int]]]:
+    """Return whether jobs fit together, a configuration or None each; and what each can run alone.
+
+    Parameters
+    ----------
+    instance
+        The instance, with its quotas.
+    """
+    jobs = instance.jobs
+    quota = {tenant.name: tenant.gpu_quota_milli for tenant in instance.tenants}
+
+    @cache
+    def fits(chosen: tuple[int | None, ...]) -> bool:
+        held: dict[str | None, int] = {}
+        gangs = []
+        for job, c in zip(jobs, chosen, strict=True):
+            if c is not None:
+                gangs.append(job.configurations[c])
+                held[job.tenant] = held.get(job.tenant, 0) + gangs[-1].demand[0]
+        within = all(held.get(name, 0) <= most for name, most in quota.items())
+        return within and packs(instance.topology, gangs)
+
+    able = [
+        [
+            c
+            for c, way in enumerate(job.configurations)
+            if way.rate > 0 and fits((*(None,) * j, c, *(None,) * (len(jobs) - j - 1)))
+        ]
+        for j, job in enumerate(jobs)
+    ]
+    return fits, able
 
 
 def _ways_to_hold(free: list[int], milli: int) -> list[tuple[int, ...]]:

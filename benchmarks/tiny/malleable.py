@@ -27,6 +27,7 @@ from benchmarks.tiny.cluster import (
     packs,
     random_gang,
     random_topology,
+    what_fits,
     with_named_resources,
 )
 from benchmarks.tiny.family import SCALES, Answer, Family, Truth, of_result
@@ -209,27 +210,7 @@ def best_ends(instance: Instance) -> list[Ends]:
         math.ceil(job.work_left / (job.min_rate * slot_s)) + (job.restart_cost_s > 0)
         for job in jobs
     )
-    quota = {tenant.name: tenant.gpu_quota_milli for tenant in instance.tenants}
-
-    @cache
-    def fits(chosen: tuple[int | None, ...]) -> bool:
-        held: dict[str | None, int] = {}
-        gangs = []
-        for job, c in zip(jobs, chosen, strict=True):
-            if c is not None:
-                gangs.append(job.configurations[c])
-                held[job.tenant] = held.get(job.tenant, 0) + gangs[-1].demand[0]
-        within = all(held.get(name, 0) <= most for name, most in quota.items())
-        return within and packs(instance.topology, gangs)
-
-    able = [
-        [
-            c
-            for c, way in enumerate(job.configurations)
-            if way.rate > 0 and fits((*(None,) * j, c, *(None,) * (len(jobs) - j - 1)))
-        ]
-        for j, job in enumerate(jobs)
-    ]
+    fits, able = what_fits(instance)
 
     def moves(j: int, state: State | None, t: int) -> list[tuple[int | None, State | None, float]]:
         """Return what a job may do in slot t: configuration, state after it, its completion."""
