@@ -161,7 +161,18 @@ class Reservations:
         return self._pools[moment_s]
 
 
-class ConservativeBackfill:
+class _Reserving:
+    """What all policies here have in common: no memory, and nothing drawn."""
+
+    draws = False
+    needs: Knowledge = "estimate"
+    features = ("required levels", "GPU memory", "MIG slices")
+
+    def reset(self) -> None:
+        """Forget everything; called before each simulation."""
+
+
+class ConservativeBackfill(_Reserving):
     """First come, first served, with a reservation for every job that waits.
 
     In order of arrival each job gets the first time at which it fits beside all jobs that run and
@@ -175,13 +186,7 @@ class ConservativeBackfill:
     """
 
     name = "conservative-backfill"
-    draws = False
-    needs: Knowledge = "estimate"
     information = "order of arrival and run time"
-    features = ("required levels", "GPU memory", "MIG slices")
-
-    def reset(self) -> None:
-        """Forget everything; called before each simulation."""
 
     def decide(self, state: ClusterState) -> Decision:
         """Return the decision at `state.now_s`.
@@ -202,7 +207,7 @@ class ConservativeBackfill:
         return Decision(assign=tuple(ahead.started))
 
 
-class TurnAround:
+class TurnAround(_Reserving):
     """In order of arrival, each job in the configuration in which it completes first.
 
     The completion counts the wait for the configuration beside all jobs that run and all that came
@@ -215,13 +220,7 @@ class TurnAround:
     """
 
     name = "turn-around"
-    draws = False
-    needs: Knowledge = "estimate"
     information = "order of arrival and run time"
-    features = ("required levels", "GPU memory", "MIG slices")
-
-    def reset(self) -> None:
-        """Forget everything; called before each simulation."""
 
     def decide(self, state: ClusterState) -> Decision:
         """Return the decision at `state.now_s`.
@@ -249,7 +248,7 @@ class TurnAround:
         return Decision(assign=tuple(ahead.started))
 
 
-class Lpt:
+class Lpt(_Reserving):
     """Longest processing time first, in allotments that balance the longest run against the load.
 
     Of the allotments of least area that keep every run within a time, the one is taken whose longer
@@ -262,13 +261,7 @@ class Lpt:
     """
 
     name = "lpt"
-    draws = False
-    needs: Knowledge = "estimate"
     information = "run time"
-    features = ("required levels", "GPU memory", "MIG slices")
-
-    def reset(self) -> None:
-        """Forget everything; called before each simulation."""
 
     def decide(self, state: ClusterState) -> Decision:
         """Return the decision at `state.now_s`.
