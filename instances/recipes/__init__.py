@@ -28,6 +28,7 @@ SUBJECTS = (
     "quotas",
     "planning",
     "checkpointing",
+    "pipelines",
 )
 """Modules of this package, in the order of the manifest."""
 
