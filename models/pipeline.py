@@ -41,7 +41,7 @@ Constraints
 (C4) memory:   sum_{s on k} sum_ij (w_i + ... + q_s (a_i + ... + a_{j-1})) x_sij <= M_k
                for each device and each of its moments
 
-Arcs of a stage that alone breaks (C4) are left out; with one stage a device, (C4) says nothing more.
+Arcs of a stage that alone breaks (C4) are left out; with one stage a device, (C4) says no more.
 
 Size: O(S n^2) columns, S n rows. Complexity: without (C4) across the stages of a device, a
 bottleneck path, found by dynamic programming in O(S n^2) (D. Narayanan et al., "PipeDream", SOSP
@@ -177,9 +177,7 @@ class _Arcs:
 
     def keys(self) -> list[tuple[int, int, int]]:
         """Return stage, first layer and end of each arc."""
-        return list(
-            zip(self.stage.tolist(), self.first.tolist(), self.end.tolist(), strict=True)
-        )
+        return list(zip(self.stage.tolist(), self.first.tolist(), self.end.tolist(), strict=True))
 
 
 def _shared_memory(problem: PipelineProblem) -> list[tuple[int, int]]:

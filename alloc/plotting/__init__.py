@@ -11,6 +11,7 @@ from alloc.plotting.gantt import plot_gantt_pair as plot_gantt_pair
 from alloc.plotting.gaps import plot_gaps as plot_gaps
 from alloc.plotting.host_type import plot_host_type as plot_host_type
 from alloc.plotting.jct import plot_jct_distribution as plot_jct_distribution
+from alloc.plotting.pipeline import plot_pipeline as plot_pipeline
 from alloc.plotting.plans import plot_costs as plot_costs
 from alloc.plotting.plans import plot_front as plot_front
 from alloc.plotting.plans import plot_goals as plot_goals

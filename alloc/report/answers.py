@@ -18,6 +18,8 @@ from alloc.problems.allocation.solution import Allocation, Schedule
 from alloc.problems.colocation import Packing
 from alloc.problems.inference_sizing.plan import InferencePlan
 from alloc.problems.operation.problem import OperationPlan
+from alloc.problems.pipeline.problem import PipelinePlan
+from alloc.problems.pipeline.timetable import timetable
 from alloc.problems.quota_planning.problem import QuotaPlan
 from alloc.progress import completions
 from alloc.result import Result
@@ -197,6 +199,24 @@ def _(plan: InferencePlan, problem: Any) -> list[Table]:
 def _(plan: QuotaPlan, problem: Any) -> list[Table]:
     rows = [(q.tenant, q.gpu_type, q.gpu_milli / 1000) for q in plan.quotas]
     return [Table(("tenant", "GPU type", "GPUs"), rows, "Quotas")]
+
+
+@tables_of.register
+def _(plan: PipelinePlan, problem: Any) -> list[Table]:
+    times, memory = plan.pass_s(problem), plan.peak_mib(problem)
+    ends = (*plan.first_layers[1:], len(problem.layers))
+    num = len(problem.devices)
+    rows = [
+        (s, s % num, f"{first} to {ends[s] - 1}", *times[s], memory[s % num])
+        for s, first in enumerate(plan.first_layers)
+    ]
+    step = timetable(problem, plan)
+    note = (
+        f"A step of {problem.num_micro_batches} micro-batches ({problem.order}) takes "
+        f"{step.step_s:.4g} s, of which devices wait {100 * step.bubble_fraction:.1f} %."
+    )
+    columns = ("stage", "device", "layers", "forward s", "backward s", "device's peak MiB")
+    return [Table(columns, rows, "Stages", note)]
 
 
 @tables_of.register

@@ -13,7 +13,7 @@ from benchmarks.tiny.gangs import GANG
 from benchmarks.tiny.malleable import MALLEABLE
 from benchmarks.tiny.moldable import MOLDABLE
 from benchmarks.tiny.operation import OPERATION
-from benchmarks.tiny.pipelines import PIPELINES
+from benchmarks.tiny.pipeline import PIPELINE
 from benchmarks.tiny.placement import PLACEMENT
 from benchmarks.tiny.ranks import RANKS
 from benchmarks.tiny.rounds import ROUND
@@ -39,7 +39,7 @@ _PLAIN = (
     RANKS,
     ASSIGNMENT,
     CHECKPOINTING,
-    PIPELINES,
+    PIPELINE,
 )
 _WITHOUT_UNITS = (GANG,)
 """One gang is placed or not: nothing in its problem has a weight."""

@@ -21,7 +21,7 @@ from alloc.units import (
 from alloc.workload.parallelism import Parallelism
 
 _BYTES_PER_MIB = 1024**2
-_MOST_PASSES = 4_000_000
+_MAX_PASSES = 4_000_000
 """Passes of a step beyond which its timetable takes more than some ten seconds and a gigabyte."""
 
 
@@ -120,9 +120,9 @@ class PipelineProblem(Problem):
                 "and each stage runs one at least; use fewer devices or chunks."
             )
         passes = 2 * self.num_stages * self.num_micro_batches
-        if passes > _MOST_PASSES:
+        if passes > _MAX_PASSES:
             raise InstanceError(
-                f"{self.name}: a step has {passes} passes, and {_MOST_PASSES} is the most; give "
+                f"{self.name}: a step has {passes} passes, and {_MAX_PASSES} is the most; give "
                 "fewer micro-batches: the shares of time hardly change beyond a few hundred."
             )
         for k, layer in enumerate(self.layers):
@@ -134,10 +134,17 @@ class PipelineProblem(Problem):
                 require_memory(device.memory_mib, where, "memory_mib")
             if device.link_gb_per_s is not None:
                 require_positive(device.link_gb_per_s, where, "link_gb_per_s")
-        slowest = min(device.speed for device in self.devices)
-        if not math.isfinite(self.num_micro_batches * self._work_s / slowest):
+        # All of it one after the other on the slowest device and link takes longest.
+        link = min((d.link_gb_per_s for d in self.devices if d.link_gb_per_s), default=math.inf)
+        speed = min(device.speed for device in self.devices)
+        longest_s = sum(
+            (layer.forward_s + layer.backward_s) / speed + 2 * layer.output_mib * GB_PER_MIB / link
+            for layer in self.layers
+        )
+        if not math.isfinite(self.num_micro_batches * longest_s):
             raise InstanceError(
-                f"{self.name}: the time of a step is beyond all numbers; give seconds."
+                f"{self.name}: the time of a step is beyond all numbers; give times in seconds and "
+                "links in GB/s."
             )
         self._require_room()
 
@@ -189,11 +196,6 @@ class PipelineProblem(Problem):
     def num_stages(self) -> int:
         """Stages of the pipeline."""
         return len(self.devices) * self.chunks
-
-    @property
-    def _work_s(self) -> float:
-        """Time of a micro-batch through all layers at speed 1, seconds."""
-        return math.fsum(t for layer in self.layers for t in (layer.forward_s, layer.backward_s))
 
     def device_of(self, stage: int) -> Device:
         """Return the device that runs a stage."""

@@ -31,6 +31,7 @@ from alloc.problems.inference_sizing.plan import HostContents, InferencePlan, Re
 from alloc.problems.inference_sizing.report import GoalCheck, InferenceReport
 from alloc.problems.operation.problem import NodePlan, OperationPlan
 from alloc.problems.operation.report import OperationCosts, OperationReport
+from alloc.problems.pipeline.problem import Device, Layer, PipelinePlan, PipelineProblem
 from alloc.problems.quadratic_assignment import QuadraticAssignment
 from alloc.problems.quota_planning.problem import Quota, QuotaPlan, QuotaTenant
 from alloc.problems.quota_planning.report import QuotaReport, TenantOutlook
@@ -105,6 +106,7 @@ INFERENCE_PLAN = InferencePlan(
 QUOTA_PLAN = QuotaPlan((Quota("a", "v100", 1000),))
 PACKING = Packing(((0, 1), (2,)), (3,))
 CHECKPOINTS = CheckpointPlan((0, 2))
+STAGES = PipelinePlan((0, 1))
 MAPPING = RankMapping(("h/gpu0",), StepTime(1.0, 0.5, 0.25, 0.0), 2.0)
 SPEEDS = InterferenceTable("v100", ("a", "b"), np.ones(2), np.array([[0.5, 0.75], [0.25, 0.0]]))
 TREE = symmetric_tree((("leaf", 2), ("host", 2)), {"leaf": 50.0, "host": 450.0}, 1e-6)
@@ -127,15 +129,27 @@ SAMPLES: dict[str, list[Any]] = {
         Result(QUOTA_PLAN, CERTIFICATE),
         Result(PACKING, CERTIFICATE),
         Result(CHECKPOINTS, CERTIFICATE),
+        Result(STAGES, CERTIFICATE),
         Result(MAPPING, CERTIFICATE),
     ],
     "inference_plan": [INFERENCE_PLAN],
     "quota_plan": [QUOTA_PLAN],
     "packing": [PACKING],
     "checkpoint_plan": [CHECKPOINTS],
+    "pipeline_plan": [STAGES],
     "rank_mapping": [MAPPING],
     "permutation": [np.array([1, 0, 2])],
     "checkpoint_problem": [CheckpointProblem("run", (Phase(60.0, 5.0, 2.5), Phase(30.0)), 3600.0)],
+    "pipeline_problem": [
+        PipelineProblem(
+            "row",
+            (Layer(1.0, 2.0, 9, 3, 0.5),) * 4,
+            (Device(0.5, 80, 25.0), Device()),
+            4,
+            "interleaved",
+            2,
+        )
+    ],
     "colocation_problem": [ColocationProblem(("a", "b"), SPEEDS, 1, weights=(1.0, 2.0))],
     "quadratic_assignment": [
         QuadraticAssignment("pair", np.array([[0, 2], [0, 0]]), np.array([[0, 3], [5, 0]]))

@@ -29,6 +29,7 @@ def problems():
     yield "inference_sizing", TINY["inference"].problem(1)
     yield "quadratic_assignment", ASSIGNMENT.problem(3)
     yield "checkpointing", TINY["checkpointing"].problem(3)
+    yield "pipeline", TINY["pipeline"].problem(3)
 
 
 OF_INSTANCES = ("round", "malleable", "moldable", "admission", "placement", "sharing")

@@ -5,13 +5,20 @@ from __future__ import annotations
 import itertools
 from random import Random
 
+from alloc.problems.pipeline.passes import PassOrder
 from alloc.problems.pipeline.problem import Device, Layer, PipelinePlan, PipelineProblem
 from alloc.result import Limits
 from alloc.solving import solve as solve_problem
 from alloc.verification.pipeline import verify_pipeline
 from benchmarks.tiny.family import SCALES, Answer, Family, Truth, of_result
 
-_ORDERS = (("gpipe", 1), ("1f1b", 1), ("1f1b", 1), ("interleaved", 1), ("interleaved", 2))
+_ORDERS: tuple[tuple[PassOrder, int], ...] = (
+    ("gpipe", 1),
+    ("1f1b", 1),
+    ("1f1b", 1),
+    ("interleaved", 1),
+    ("interleaved", 2),
+)
 _ROOM = 1.25
 """Memory of a device, in shares of what an even one of everything takes: some fit, some do not."""
 
@@ -64,4 +71,4 @@ def solve(problem: PipelineProblem, way: str, seconds: float) -> Answer:
     return of_result(result, found)
 
 
-PIPELINES = Family("pipelines", make, ("auto", "highs", "pyomo"), truth, solve)
+PIPELINE = Family("pipeline", make, ("auto", "highs", "pyomo"), truth, solve)
