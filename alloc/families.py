@@ -271,6 +271,23 @@ FAMILIES |= {
             methods={AUTO: "alloc.solving.checkpointing:save_points"},
         ),
         Family(
+            name="project",
+            code="F9",
+            title="Projects: when, and in which mode, does each activity of a job's graph run?",
+            problem="alloc.problems.project:ProjectProblem",
+            solution="alloc.problems.project:ProjectPlan",
+            page="alloc.models.project",
+            objective="makespan",
+            objectives=("makespan", "weighted_jct", "weighted_tardiness"),
+            measure="alloc.verification.project:objective",
+            checker="alloc.verification.project:verify_project",
+            units={"makespan": "s", "weighted_jct": "s", "weighted_tardiness": "s"},
+            models=("pyomo", "cpsat"),
+            methods={AUTO: "alloc.solving.project.method:schedule_project"},
+            conflict="the budgets do not let every activity run in some mode; raise one, or add "
+            "modes",
+        ),
+        Family(
             name="pipeline",
             code="F9",
             title="Pipeline: which consecutive layers of a model does each device run?",

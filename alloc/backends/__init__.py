@@ -38,6 +38,8 @@ class SolverOptions:
         ``"interrupt"``: for callers that look at it. HiGHS only.
     presolve
         Whether the solver may simplify the model first. HiGHS only.
+    linear
+        Whether the solver may use linear relaxations, beside propagation. CP-SAT only.
     nodes
         Nodes of the search tree after which the solver stops, or None: a limit that ends every
         machine's search at the same place, as seconds do not. HiGHS only.
@@ -50,6 +52,7 @@ class SolverOptions:
     start: npt.NDArray[np.float64] | None = None
     stoppable: bool = False
     presolve: bool = True
+    linear: bool = True
     nodes: int | None = None
 
 

@@ -27,6 +27,8 @@ def new_solver(options: SolverOptions) -> cp_model.CpSolver:
     solver.parameters.random_seed = options.seed % (2**31)
     solver.parameters.num_workers = options.workers
     solver.parameters.relative_gap_limit = options.gap
+    if not options.linear:
+        solver.parameters.linearization_level = 0
     # Versions 9.12 to 9.15 return wrong optima on multi-mode jobs with this on (their default).
     solver.parameters.use_disjunctive_constraint_in_cumulative = False
     return solver

@@ -15,6 +15,7 @@ from benchmarks.tiny.moldable import MOLDABLE
 from benchmarks.tiny.operation import OPERATION
 from benchmarks.tiny.pipeline import PIPELINE
 from benchmarks.tiny.placement import PLACEMENT
+from benchmarks.tiny.project import PROJECT
 from benchmarks.tiny.ranks import RANKS
 from benchmarks.tiny.rounds import ROUND
 from benchmarks.tiny.rules import RULES
@@ -40,6 +41,7 @@ _PLAIN = (
     ASSIGNMENT,
     CHECKPOINTING,
     PIPELINE,
+    PROJECT,
 )
 _WITHOUT_UNITS = (GANG,)
 """One gang is placed or not: nothing in its problem has a weight."""

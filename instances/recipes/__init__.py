@@ -18,6 +18,7 @@ SUBJECTS = (
     "elastic",
     "gangs",
     "deadlines",
+    "dags",
     "placement",
     "sharing",
     "colocation",

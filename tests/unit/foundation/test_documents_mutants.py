@@ -32,6 +32,15 @@ from alloc.problems.inference_sizing.report import GoalCheck, InferenceReport
 from alloc.problems.operation.problem import NodePlan, OperationPlan
 from alloc.problems.operation.report import OperationCosts, OperationReport
 from alloc.problems.pipeline.problem import Device, Layer, PipelinePlan, PipelineProblem
+from alloc.problems.project import (
+    Activity,
+    ActivityRun,
+    Mode,
+    ProjectJob,
+    ProjectPlan,
+    ProjectProblem,
+    Resource,
+)
 from alloc.problems.quadratic_assignment import QuadraticAssignment
 from alloc.problems.quota_planning.problem import Quota, QuotaPlan, QuotaTenant
 from alloc.problems.quota_planning.report import QuotaReport, TenantOutlook
@@ -107,6 +116,7 @@ QUOTA_PLAN = QuotaPlan((Quota("a", "v100", 1000),))
 PACKING = Packing(((0, 1), (2,)), (3,))
 CHECKPOINTS = CheckpointPlan((0, 2))
 STAGES = PipelinePlan((0, 1))
+PROJECT_PLAN = ProjectPlan((ActivityRun("a", 0, 1.5),))
 MAPPING = RankMapping(("h/gpu0",), StepTime(1.0, 0.5, 0.25, 0.0), 2.0)
 SPEEDS = InterferenceTable("v100", ("a", "b"), np.ones(2), np.array([[0.5, 0.75], [0.25, 0.0]]))
 TREE = symmetric_tree((("leaf", 2), ("host", 2)), {"leaf": 50.0, "host": 450.0}, 1e-6)
@@ -130,6 +140,7 @@ SAMPLES: dict[str, list[Any]] = {
         Result(PACKING, CERTIFICATE),
         Result(CHECKPOINTS, CERTIFICATE),
         Result(STAGES, CERTIFICATE),
+        Result(PROJECT_PLAN, CERTIFICATE),
         Result(MAPPING, CERTIFICATE),
     ],
     "inference_plan": [INFERENCE_PLAN],
@@ -137,6 +148,18 @@ SAMPLES: dict[str, list[Any]] = {
     "packing": [PACKING],
     "checkpoint_plan": [CHECKPOINTS],
     "pipeline_plan": [STAGES],
+    "project_plan": [PROJECT_PLAN],
+    "project_problem": [
+        ProjectProblem(
+            "query",
+            (
+                Activity("scan", (Mode(3.0, {"gpu": 1}), Mode(2.0, {"gpu": 2, "eur": 5})), (), "q"),
+                Activity("join", (Mode(1.5),), ("scan",), "q"),
+            ),
+            (Resource("gpu", 4), Resource("eur", 9, False)),
+            (ProjectJob("q", 1.0, 2.0, 30.0),),
+        )
+    ],
     "rank_mapping": [MAPPING],
     "permutation": [np.array([1, 0, 2])],
     "checkpoint_problem": [CheckpointProblem("run", (Phase(60.0, 5.0, 2.5), Phase(30.0)), 3600.0)],

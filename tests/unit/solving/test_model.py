@@ -30,6 +30,7 @@ def problems():
     yield "quadratic_assignment", ASSIGNMENT.problem(3)
     yield "checkpointing", TINY["checkpointing"].problem(3)
     yield "pipeline", TINY["pipeline"].problem(3)
+    yield "project", TINY["project"].problem(3)[0]
 
 
 OF_INSTANCES = ("round", "malleable", "moldable", "admission", "placement", "sharing")

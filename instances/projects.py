@@ -1,0 +1,95 @@
+"""Jobs that are graphs of stages on a cluster of GPUs: ours, in the shape of Decima's.
+
+Decima's jobs are queries of up to a few dozen stages that arrive one after the other and share a
+pool of executors (H. Mao et al., SIGCOMM 2019, section 7.1, doi:10.1145/3341302.3342080). Here a
+stage runs once, on a number of GPUs that is chosen at its start; on g of them it is g^a times as
+fast, a below 1. The numbers are our own.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from alloc.errors import InstanceError
+from alloc.problems.project import Activity, Mode, ProjectJob, ProjectProblem, Resource
+from alloc.units import require_count, require_positive
+
+_STAGE_S = (30.0, 600.0)
+"""Shortest and longest stage on one GPU, drawn evenly in its logarithm."""
+_EXPONENT = (0.6, 1.0)
+"""How speed grows with GPUs: from a stage that mostly waits to one that scales perfectly."""
+_SKIPS = 0.3
+"""Share of further edges between stages that are not next to each other."""
+_SLACK = (1.5, 4.0)
+"""Due date after the release, in times of the longest path on the most GPUs."""
+
+
+def generate_dags(
+    name: str = "dags",
+    *,
+    num_jobs: int = 10,
+    stages: tuple[int, int] = (2, 3),
+    num_gpus: int = 10,
+    sizes: tuple[int, ...] = (1, 2, 4),
+    mean_gap_s: float = 60.0,
+    seed: int = 0,
+) -> ProjectProblem:
+    """Return jobs of a few stages each, with releases, weights and due dates.
+
+    Parameters
+    ----------
+    name
+        Name of the problem.
+    num_jobs
+        Jobs, 1 or more.
+    stages
+        Fewest and most stages of a job, 1 or more.
+    num_gpus
+        GPUs of the cluster, 1 or more.
+    sizes
+        GPUs on which a stage can run; those beyond the cluster are left out.
+    mean_gap_s
+        Mean time between two releases, seconds, above 0.
+    seed
+        Random seed.
+
+    Raises
+    ------
+    InstanceError
+        If a number makes no sense.
+    """
+    require_count(num_jobs, name, "num_jobs", least=1)
+    require_count(num_gpus, name, "num_gpus", least=1)
+    require_count(stages[0], name, "stages", least=1)
+    require_positive(mean_gap_s, name, "mean_gap_s")
+    usable = [size for size in sizes if 1 <= size <= num_gpus]
+    if stages[1] < stages[0] or not usable:
+        raise InstanceError(
+            f"{name}: stages are {stages} and sizes {sizes}; give the fewest stages first, and "
+            f"sizes from 1 to {num_gpus}."
+        )
+    rng = np.random.default_rng(seed)
+
+    def between(low: float, high: float) -> float:
+        return float(np.exp(math.log(low) + math.log(high / low) * rng.random()))
+
+    jobs, activities, now = [], [], 0.0
+    for j in range(num_jobs):
+        count = stages[0] + int(rng.random() * (stages[1] - stages[0] + 1))
+        path = [0.0] * count
+        for k in range(count):
+            work, exponent = between(*_STAGE_S), between(*_EXPONENT)
+            modes = tuple(Mode(round(work / g**exponent, 1), {"gpu": g}) for g in usable)
+            # A tree, so that every stage hangs together with the others, and some edges more.
+            first = int(rng.random() * k)
+            before = [p for p in range(k) if p == first or rng.random() < _SKIPS / k]
+            path[k] = modes[-1].duration_s + max((path[p] for p in before), default=0.0)
+            ids = tuple(f"job-{j}/{p}" for p in before)
+            activities.append(Activity(f"job-{j}/{k}", modes, ids, f"job-{j}"))
+        due = now + max(path) * between(*_SLACK)
+        weight = (1.0, 1.0, 2.0, 4.0)[int(rng.random() * 4)]
+        jobs.append(ProjectJob(f"job-{j}", round(now, 1), weight, round(due, 1)))
+        now += -mean_gap_s * math.log(1 - rng.random())
+    return ProjectProblem(name, tuple(activities), (Resource("gpu", num_gpus),), tuple(jobs))

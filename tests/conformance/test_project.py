@@ -1,0 +1,185 @@
+"""F9, projects: list schedules and bounds held against the checker, the checker against faults."""
+
+from __future__ import annotations
+
+import math
+from random import Random
+
+import pytest
+
+import alloc
+from alloc.errors import InstanceError
+from alloc.instances.projects import generate_dags
+from alloc.models.project.data import ProjectData
+from alloc.problems.project import (
+    Activity,
+    ActivityRun,
+    Mode,
+    ProjectJob,
+    ProjectPlan,
+    ProjectProblem,
+    Resource,
+)
+from alloc.solving.outcome import Settings
+from alloc.solving.project.method import schedule_project
+from alloc.solving.project.rules import RULES, quick_modes
+from benchmarks.tiny.project import PROJECT
+
+OBJECTIVES = ("makespan", "weighted_jct", "weighted_tardiness")
+GPU = Resource("gpu", 2)
+
+
+def one(seconds: float, gpus: int = 1, **uses: int) -> tuple[Mode, ...]:
+    return (Mode(seconds, {"gpu": gpus, **uses}),)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_every_rule_makes_schedules_that_keep_all_rules_and_no_bound_is_above_one(seed):
+    problem, _ = PROJECT.problem(seed, large=True)
+    data = ProjectData(problem)
+    for modes in quick_modes(data):
+        for rule in RULES.values():
+            order = data.by_priority(rule(data, modes))
+            plan = data.plan(modes, data.schedule(modes, order))
+            assert alloc.verify(problem, plan) == []
+            for objective in OBJECTIVES:
+                bound, value = data.bound(objective), plan.value(problem, objective)
+                assert bound <= value * (1 + 1e-12) + 1e-12
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_putting_a_schedule_in_again_by_its_starts_delays_nothing(seed):
+    problem, _ = PROJECT.problem(seed, large=True)
+    data, rng = ProjectData(problem), Random(seed)
+    modes = [rng.randrange(len(ways)) for ways in data.modes]
+    order = data.by_priority([rng.random() for _ in modes])
+    # As late as the order lets it: every start moved by a delay that only grows.
+    starts, delay = data.schedule(modes, order), 0.0
+    late = list(starts)
+    for k in sorted(range(len(starts)), key=starts.__getitem__):
+        delay += rng.random()
+        late[k] += delay
+    again = data.schedule(modes, data.order_of(late))
+    assert all(a <= b for a, b in zip(again, late, strict=True))
+
+
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("objective", OBJECTIVES)
+def test_more_capacity_and_fewer_precedences_never_make_the_optimum_worse(seed, objective):
+    problem, _ = PROJECT.problem(seed)
+    best = alloc.solve(problem, objective=objective)
+    if best.solution is None:
+        return
+    more = tuple(Resource(r.name, r.capacity + 1, r.is_renewable) for r in problem.resources)
+    free = tuple(Activity(a.id, a.modes, (), a.job) for a in problem.activities)
+    for easier in (problem.replace(resources=more), problem.replace(activities=free)):
+        assert alloc.solve(easier, objective=objective).certificate.bound <= best.objective + 1e-9
+
+
+def test_a_chain_and_a_crowd_are_proved_without_a_solver():
+    """The longest path, and the work on a resource: both bounds are numpy's."""
+    chain = ProjectProblem("chain", (Activity("a", one(3)), Activity("b", one(4), ("a",))), (GPU,))
+    crowd = ProjectProblem("crowd", tuple(Activity(f"a{k}", one(2)) for k in range(6)), (GPU,))
+    for problem, value in ((chain, 7.0), (crowd, 6.0)):
+        result = alloc.solve(problem)
+        assert (result.status, result.objective) == ("optimal", value)
+        assert result.certificate.bound_proof == "recomputed"
+
+
+def test_objectives_count_from_release_and_due_date():
+    jobs = (ProjectJob("x", 10.0, 2.0, 13.0), ProjectJob("y", 0.0, 3.0))
+    activities = (Activity("a", one(5), (), "x"), Activity("b", one(4), (), "y"))
+    problem = ProjectProblem("two", activities, (GPU,), jobs)
+    plan = ProjectPlan((ActivityRun("a", 0, 10.0), ActivityRun("b", 0, 1.0)))
+    assert [plan.value(problem, o) for o in OBJECTIVES] == [15.0, 2 * 5 + 3 * 5, 2 * 2.0]
+
+
+def test_out_of_time_a_schedule_that_was_given_is_kept():
+    problem = generate_dags(seed=3)
+    data = ProjectData(problem)
+    modes = quick_modes(data)[0]
+    order = data.by_priority(RULES["release"](data, modes))
+    start = data.plan(modes, data.schedule(modes, order))
+    none = Settings(time_limit_s=0.0)
+    outcome = schedule_project(problem, "makespan", none, start, lambda line: None)
+    assert outcome.limit == "time"
+    assert outcome.solution == start
+    assert 0 < outcome.bound <= start.value(problem, "makespan")
+
+
+def test_budgets_that_no_modes_keep_are_infeasible_with_every_way():
+    money = Resource("money", 3, False)
+    activities = tuple(Activity(f"a{k}", one(1, money=2)) for k in range(2))
+    problem = ProjectProblem("poor", activities, (GPU, money))
+    for way in ("auto", "cpsat", "pyomo"):
+        result = alloc.solve(problem, backend=way)
+        assert (result.status, result.solution) == ("infeasible", None)
+
+
+@pytest.mark.parametrize(
+    ("runs", "codes"),
+    [
+        ((("a", 0, 5.0), ("b", 0, 8.0), ("c", 0, 5.0)), set()),
+        ((("a", 0, 5.0), ("b", 0, 8.0)), {"missing"}),
+        ((("a", 0, 5.0), ("b", 0, 7.0), ("c", 0, 5.0)), {"precedence", "capacity"}),
+        ((("a", 0, 4.0), ("b", 0, 8.0), ("c", 0, 5.0)), {"release"}),
+        ((("a", 1, 5.0), ("b", 0, 6.0), ("c", 0, 5.0)), {"capacity", "budget"}),
+        ((("a", 0, 5.0), ("a", 0, 5.0), ("b", 0, 8.0), ("c", 0, 5.0)), {"runs"}),
+        ((("a", 2, 5.0), ("b", 0, 8.0), ("c", 0, 5.0)), {"unknown_mode"}),
+        ((("z", 0, 5.0),), {"unknown_activity"}),
+    ],
+)
+def test_the_checker_names_what_is_wrong(runs, codes):
+    modes = (*one(3), *one(1, gpus=2, money=9))
+    activities = (Activity("a", modes), Activity("b", one(1), ("a",)), Activity("c", one(4)))
+    resources = (GPU, Resource("money", 5, False))
+    problem = ProjectProblem("p", activities, resources, (ProjectJob("", 5.0),))
+    plan = ProjectPlan(tuple(ActivityRun(*run) for run in runs))
+    assert {violation.code for violation in alloc.verify(problem, plan)} == codes
+
+
+A, B = Activity("a", one(1)), Activity("b", one(1), ("a",))
+
+
+@pytest.mark.parametrize(
+    ("build", "part"),
+    [
+        (lambda: ProjectProblem("p", (), (GPU,)), "no activities"),
+        (lambda: ProjectProblem("p", (A, A), (GPU,)), 'activity "a" is there 2 times'),
+        (lambda: ProjectProblem("p", (A,), (GPU, GPU)), 'resource "gpu" is there 2 times'),
+        (lambda: ProjectProblem("p", (Activity("a", ()),), (GPU,)), "no modes"),
+        (lambda: ProjectProblem("p", (Activity("a", one(0)),), (GPU,)), "duration_s is 0"),
+        (lambda: ProjectProblem("p", (Activity("a", one(-1)),), (GPU,)), "duration_s is -1"),
+        (lambda: ProjectProblem("p", (Activity("a", one(1), ("z",)),), (GPU,)), '"z" is no act'),
+        (lambda: ProjectProblem("p", (A,)), '"gpu", which is no resource'),
+        (lambda: ProjectProblem("p", (Activity("a", one(1, 3)),), (GPU,)), "uses 3.*there are 2"),
+        (lambda: ProjectProblem("p", (A,), (GPU,), (ProjectJob("x"),)), 'job "" is not among'),
+        (
+            lambda: ProjectProblem("p", (A,), (GPU,), (ProjectJob("", 5.0, 1.0, 4.0),)),
+            "due_date_s is 4, before its release at 5",
+        ),
+        (
+            lambda: ProjectProblem("p", (Activity("a", one(1), ("b",)), B), (GPU,)),
+            "circle: (a -> b -> a|b -> a -> b)",
+        ),
+        (lambda: ProjectProblem("p", (A, Activity("c", one(1e10))), (GPU,)), "merge the short"),
+        (lambda: ProjectProblem("p", (Activity("a", one(1e308)),), (Resource("gpu", -1),)), "-1"),
+        (lambda: ProjectPlan((ActivityRun("a", 0, math.nan),)), "start_s"),
+        (lambda: generate_dags(num_jobs=0), "num_jobs"),
+        (lambda: generate_dags(stages=(3, 2)), "fewest stages first"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(build, part):
+    with pytest.raises(InstanceError, match=part):
+        build()
+
+
+def test_a_side_constraint_of_one_s_own_is_kept():
+    import pyomo.environ as pyo
+
+    problem = ProjectProblem("p", (A, B, Activity("c", one(2))), (GPU,))
+    model = alloc.model(problem, objective="makespan")
+    model.pyomo.last = pyo.Constraint(expr=model.pyomo.z["b", "c"] == 1)
+    result = model.solve("appsi_highs")
+    starts = {run.activity: run.start_s for run in result.solution.runs}
+    assert (result.objective, starts["c"]) == (pytest.approx(4.0), pytest.approx(2.0))
