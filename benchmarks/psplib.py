@@ -1,4 +1,4 @@
-"""Published projects: how many are proved in the time, and whether every answer is the published one.
+"""Published projects: how many are proved in the time, and is every answer the published one?
 
 ``python -m benchmarks.psplib --kinds J30,j10,j20 --seconds 20 --every 1``
 """

@@ -93,7 +93,8 @@ class _Builder:
                 if uses[r]
             ]
             if rows:
-                model.add_cumulative(*map(list, zip(*rows, strict=True)), resource.capacity)
+                intervals, demands = zip(*rows, strict=True)
+                model.add_cumulative(intervals, demands, resource.capacity)
         if data.num_activities <= _MAX_ORDERED:
             self._orders()
         for r, resource in enumerate(data.used_up):
@@ -242,7 +243,7 @@ class _Builder:
         for taken in self.taken:
             modes.append(int(np.argmax(values[at : at + len(taken)])))
             at += len(taken)
-        return data.plan(modes, data.schedule(modes, data.order_of(values[:n])))
+        return data.plan(modes, data.schedule(modes, data.order_of(values[:n].tolist())))
 
     def values(self, plan: ProjectPlan) -> Array | None:
         """Return a plan's values, or None where it uses a mode that is left out."""

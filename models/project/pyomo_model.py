@@ -159,7 +159,7 @@ def _add_goal(
             )
         )
     else:
-        due = {j: jobs[j].due_date_s for j in m.JOBS if jobs[j].due_date_s is not None}
+        due = {j: due for j in m.JOBS if (due := jobs[j].due_date_s) is not None}
         m.DUE = pyo.Set(initialize=sorted(due), doc="jobs with a due date")
         m.tardiness = pyo.Var(m.DUE, bounds=(0.0, 2 * _SPAN), doc="time after the due date")
         m.C8_late = pyo.Constraint(
@@ -180,6 +180,6 @@ def _plan(data: ProjectData, values: Array) -> ProjectPlan:
     for choice in data.modes:
         modes.append(int(np.argmax(values[at : at + len(choice)])))
         at += len(choice)
-    starts = values[: data.num_activities] * (data.horizon_s / _SPAN)
+    starts = (values[: data.num_activities] * (data.horizon_s / _SPAN)).tolist()
     order = data.order_of(starts)
     return data.plan(modes, data.schedule(modes, order, starts, _OFF * data.horizon_s))
