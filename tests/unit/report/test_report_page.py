@@ -6,112 +6,20 @@ import base64
 import hashlib
 import itertools
 import json
-import math
 import re
 from dataclasses import replace
-from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+from report_pages import HOSTILE, Broken, Page, make_instance
 
 from alloc import solving
 from alloc.comparison import Comparison, compare
 from alloc.comparison.tables import show_percent
 from alloc.errors import AllocError, InstanceError, UnsupportedFeatureError
-from alloc.instances import load
-from alloc.plotting.gantt import amount_held
-from alloc.plotting.utilisation import held_over_time
-from alloc.problems.allocation.instance import Instance
-from alloc.problems.allocation.solution import Run, Schedule, TaskPlacement
-from alloc.report import explorer, write_report
+from alloc.report import write_report
 from alloc.report.explorer import explorer_data
-from alloc.report.sections import MAX_LINES, told_apart
-from alloc.report.verdict import contrast, mean_gaps, ties, verdict
-from alloc.schedulers.state import Knowledge
-from alloc.topology import HostType, flat_cluster
-from alloc.workload import Configuration, Job, TaskGroup
-
-
-class Broken:
-    """A scheduler that fails at its first decision."""
-
-    name = "broken"
-    needs: Knowledge = "none"
-    information = "nothing"
-
-    def reset(self):
-        """Nothing to forget."""
-
-    def decide(self, state):
-        raise RuntimeError("out of ideas")
-
-
-VOID = {"meta", "link", "br", "hr", "img", "input"}
-HOSTILE = '<script>alert("x")</script>&'
-
-
-class Page(HTMLParser):
-    """A page taken apart: tags must close in order, and nothing may be fetched."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.ids: list[str] = []
-        self.links: list[str] = []
-        self.tags: list[tuple[str, dict[str, str | None]]] = []
-        self.words: list[str] = []
-        self.feed(text)
-        self.close()
-        assert self.open == [], f"never closed: {self.open}"
-
-    def handle_starttag(self, tag, attrs):
-        found = dict(attrs)
-        self.tags.append((tag, found))
-        if "id" in found:
-            self.ids.append(found["id"])
-        self.links += [found[name] for name in ("href", "src", "srcset", "data") if name in found]
-        if tag not in VOID:
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag, attrs):
-        self.handle_starttag(tag, attrs)
-        if tag not in VOID:
-            self.open.pop()
-
-    def handle_endtag(self, tag):
-        assert self.open, f"</{tag}> closes nothing"
-        assert self.open.pop() == tag, f"</{tag}> closes another tag"
-
-    def handle_data(self, data):
-        self.words.append(data)
-
-    @property
-    def text(self) -> str:
-        return re.sub(r"\s+", " ", " ".join(self.words))
-
-    def all(self, tag: str) -> list[dict[str, str | None]]:
-        return [attributes for name, attributes in self.tags if name == tag]
-
-
-def make_instance(name: str, count: int = 4) -> Instance:
-    """Jobs of one or two GPUs on one host with two; FIFO and the optimum differ."""
-    ways = tuple(
-        Configuration((TaskGroup("worker", n, 1000, 1000),), rate)
-        for n, rate in ((1, 1.0), (2, 1.6))
-    )
-    jobs = tuple(Job(f"job-{j}", 5.0 * j, 30.0 - 5.0 * j, ways) for j in range(count))
-    cluster = flat_cluster("one host", HostType("host", 2, "a100", 8000, 4096), 1)
-    return Instance(name, cluster, jobs, slot_s=10.0, description={"source": "made by hand"})
-
-
-@pytest.fixture(scope="module")
-def comparison() -> Comparison:
-    return compare(
-        [make_instance("small-01"), make_instance("small-02", 3)],
-        ["fifo", "drf"],
-        seeds=(0, 1),
-        time_limit_s=20,
-    )
+from alloc.report.verdict import contrast, mean_gaps, verdict
 
 
 @pytest.fixture(scope="module")
@@ -158,97 +66,6 @@ def test_without_its_script_the_page_shows_everything(page: Page):
     hidden = [attributes for _, attributes in page.tags if "hidden" in attributes]
     assert [attributes["class"] for attributes in hidden] == ["explorer"] * 2
     assert len(page.all("figure")) == 10
-
-
-def test_interactive_charts_have_the_numbers_of_the_figures(comparison: Comparison):
-    """One source: runs, completion times and shares are those of the schedules."""
-    instance = comparison.instance("small-01")
-    data = explorer_data(comparison, instance, "fifo", 1)
-    minute = {"s": 1.0, "min": 60.0}[data["unit"]]
-    names = [name for one in data["series"] for name in one["name"].split(" = ")]
-    assert sorted(names) == ["drf", "fifo", "optimum"]
-    assert "fifo" in data["series"][data["shown"]]["name"]
-    for one in data["series"]:
-        name = one["name"].partition(" = ")[0]
-        schedule = comparison.schedule("small-01", name)
-        jcts = sorted(comparison.jcts("small-01", name))
-        assert one["jct"][0] == pytest.approx([jct / minute for jct in jcts], rel=1e-4)
-        assert one["jct"][1][-1] == 1.0
-        edges, held = held_over_time(instance, schedule)
-        assert one["use"][0] == pytest.approx([edge / minute for edge in edges], rel=1e-4)
-        assert one["use"][1] == pytest.approx(list(held), rel=1e-4)
-        bars = one["gantt"]["bars"]
-        assert one["gantt"]["by"] == "host"
-        assert len(bars) == len(schedule.runs)
-        for (_, _, start, end, job, gpus), run in zip(bars, schedule.runs, strict=True):
-            assert data["jobs"][job] == run.job
-            assert [start, end] == pytest.approx([run.start_s / minute, run.end_s / minute])
-            assert gpus == amount_held(instance, run)
-        lanes: dict[tuple[int, int], list[tuple[float, float]]] = {}
-        for row, lane, start, end, *_ in bars:
-            lanes.setdefault((row, lane), []).append((start, end))
-        for spans in lanes.values():
-            spans.sort()
-            assert all(one[1] <= other[0] for one, other in itertools.pairwise(spans))
-
-
-def test_a_schedule_without_hosts_is_drawn_by_job(comparison: Comparison):
-    instance = comparison.instance("small-01")
-    schedule = comparison.schedule("small-01", "fifo")
-    bare = Schedule(tuple(replace(run, tasks=()) for run in schedule.runs))
-    found = explorer._gantt(instance, bare, 100, 1.0)
-    assert found["by"] == "job"
-    assert found["rows"] == [job.id for job in instance.jobs]
-
-
-def many_runs(count: int, num_hosts: int) -> tuple[Instance, Schedule]:
-    """Each job holds half of a host for 100 s; a new one arrives every second."""
-    ways = (Configuration((TaskGroup("worker", 4, 1000, 1000),), 1.0),)
-    jobs = tuple(Job(f"job-{j}", float(j), 100.0, ways) for j in range(count))
-    cluster = flat_cluster("many", HostType("host", 8, "a100", 8000, 4096), num_hosts)
-    runs = tuple(
-        Run(job.id, 0, job.arrival_s, job.arrival_s + 100.0,
-            (TaskPlacement(cluster.hosts[j % num_hosts].id, "worker", 4),))
-        for j, job in enumerate(jobs)
-    )  # fmt: skip
-    return Instance("many", cluster, jobs), Schedule(runs)
-
-
-def test_a_schedule_of_very_many_runs_is_averaged_and_says_so():
-    """The area is kept: means times their steps are the GPU time that is held."""
-    instance, schedule = many_runs(20_000, 500)
-    found = explorer._gantt(instance, schedule, 2_000, 1.0)
-    assert found["aggregated"] == "20,000 bars in 500 rows"
-    assert len(found["rows"]) <= 40
-    assert len(explorer.to_script(found)) < 40_000
-    step_s = found["end"] / len(found["means"][0])
-    sizes = [8 * min(13, 500 - 13 * k) for k in range(len(found["means"]))]
-    held = sum(
-        size * step_s * sum(row) / 100 for size, row in zip(sizes, found["means"], strict=True)
-    )
-    # Each cell is rounded to a whole percent.
-    assert held == pytest.approx(20_000 * 4 * 100.0, abs=0.005 * 8 * 500 * found["end"])
-
-
-def test_tasks_without_gpus_are_no_share_of_the_gpus():
-    """The cluster has GPUs that no job asks for: what is averaged is then tasks."""
-    instance, schedule = many_runs(200, 10)
-    ways = (Configuration((TaskGroup("worker", 4, cpu_milli=1000),), 1.0),)
-    jobs = tuple(replace(job, configurations=ways) for job in instance.jobs)
-    found = explorer._gantt(instance.replace(jobs=jobs), schedule, 10, 1.0)
-    assert found["whole"] == "of the most that any row holds"
-    assert max(max(row) for row in found["means"]) == 100
-
-
-def test_of_many_instances_only_the_schedules_of_the_figures_are_explored(comparison: Comparison):
-    """The curves of all schedulers are there, whose figure they replace."""
-    instance = comparison.instance("small-01")
-    few, many = (explorer_data(comparison, instance, "fifo", count) for count in (1, 50))
-    assert [one["name"] for one in many["series"]] == [one["name"] for one in few["series"]]
-    assert all(one["gantt"] for one in few["series"])
-    for one in many["series"]:
-        shown = {"optimum", "fifo"} & set(one["name"].split(" = "))
-        assert bool(one["gantt"]) == bool(shown)
 
 
 def test_ids_are_unique_and_links_find_them(page: Page):
@@ -435,85 +252,6 @@ def test_the_verdict_says_how_far_fifo_and_the_best_are(comparison: Comparison, 
         assert said in page.text
         if min(gaps.values()) < gaps["fifo"]:
             assert f"best scheduler: {min(gaps, key=lambda n: gaps[n])}" in said
-
-
-def test_an_unproved_comparison_says_at_most(comparison: Comparison):
-    """The gap is to the bound: of a bound that nobody attains it says no more than that."""
-    fingerprint, bound = next(iter(comparison.bounds.items()))
-    assert bound.certificate is not None
-    assert bound.result is not None
-    loosened = replace(bound.result, certificate=bound.certificate.replace(status="feasible"))
-    open_ = replace(bound, result=loosened)
-    loose = replace(comparison, bounds={**comparison.bounds, fingerprint: open_})
-    assert "FIFO takes at most" in (verdict(loose, fingerprint) or "")
-
-
-def test_a_scheduler_that_failed_with_a_seed_is_in_no_mean(comparison: Comparison):
-    """Its mean would be over other seeds: neither it is the best, nor FIFO the worst, by that."""
-    fingerprint = next(iter(comparison.bounds))
-    outcomes = dict(comparison.outcomes)
-    for key, found, label, seed in comparison.experiment.cells:
-        if (found, label, seed) == (fingerprint, "fifo", 1):
-            outcomes[key] = replace(outcomes[key], objective=math.inf, schedule=None)
-    partial = replace(comparison, outcomes=outcomes)
-    assert list(mean_gaps(partial, fingerprint)) == ["drf"]
-    said = verdict(partial, fingerprint)
-    assert said is not None
-    assert "FIFO" not in said
-    assert "fifo" not in said
-
-
-def test_all_that_are_best_are_named():
-    names = ["fifo", "first-fit", "best-fit"]
-    found = compare([load("elastic-tiny/02")], names, time_limit_s=20)
-    (fingerprint,) = found.bounds
-    gaps = mean_gaps(found, fingerprint)
-    assert gaps["first-fit"] == gaps["best-fit"] < gaps["fifo"]
-    said = verdict(found, fingerprint) or ""
-    assert said.endswith(
-        f"best schedulers: first-fit and best-fit, {show_percent(gaps['first-fit'])}."
-    )
-
-
-@pytest.mark.parametrize(
-    ("objective", "words"),
-    [("makespan", "longer than needed"), ("tardiness", "above what is possible")],
-)
-def test_only_time_taken_is_longer_than_needed(objective, words):
-    """Tardiness is seconds beyond a due date: nobody takes it."""
-    instance = make_instance("small-01")
-    jobs = tuple(replace(job, due_date_s=job.arrival_s + 1.0) for job in instance.jobs)
-    late = replace(instance, jobs=jobs)
-    found = compare([late], ["fifo", "drf"], objective=objective, time_limit_s=20)
-    (fingerprint,) = found.bounds
-    assert words in (verdict(found, fingerprint) or "")
-
-
-def test_schedulers_that_tie_are_named_with_the_reason():
-    """First fit and best fit decide the same where there is one host; on two, only hosts differ."""
-    names = ["fifo", "first-fit", "best-fit"]
-    one = compare([make_instance("small-01")], names, time_limit_s=20)
-    (fingerprint,) = one.bounds
-    (sentence,) = ties(one, fingerprint)
-    assert sentence.endswith("tie: here they decide the same.")
-    assert "first-fit and best-fit" in sentence
-    rows = {row.scheduler: row.objective for row in one.rows}
-    assert rows["first-fit"] == rows["best-fit"]
-
-
-def test_a_plot_has_at_most_eight_curves_and_equal_ones_are_one():
-    gaps = {f"s{k}": 1.0 + k for k in range(12)}
-    jcts = {"optimum": [0.0], **{name: [gap] for name, gap in gaps.items()}, "twin": [3.0]}  # as s2
-    groups = told_apart(jcts, gaps, "s7")
-    assert len(groups) == MAX_LINES
-    assert [names[0] for names in groups] == sorted(
-        (names[0] for names in groups), key=list(jcts).index
-    )
-    assert ["optimum"] in groups
-    assert ["s7"] in groups
-    assert ["s11"] in groups
-    few = told_apart({"optimum": [1.0], "a": [2.0], "b": [2.0]}, {"a": 1.0, "b": 1.0}, "a")
-    assert few == [["optimum"], ["a", "b"]]
 
 
 def test_an_unknown_scheduler_is_refused_before_anything_is_written(
