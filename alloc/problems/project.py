@@ -297,7 +297,18 @@ class ActivityRun:
 
 @dataclass(frozen=True)
 class ProjectPlan(Tabular):
-    """A schedule of a project: one run for each activity."""
+    """A schedule of a project.
+
+    Parameters
+    ----------
+    runs
+        One run for each activity, in any order.
+
+    Raises
+    ------
+    InstanceError
+        If a mode is not a whole number, or a start not a finite one.
+    """
 
     runs: tuple[ActivityRun, ...]
 

@@ -226,7 +226,15 @@ class ProjectData:
         return self.by_priority(priority)
 
     def plan(self, modes: Modes, starts: Sequence[float]) -> ProjectPlan:
-        """Return modes and starts as a plan."""
+        """Return modes and starts as a plan.
+
+        Parameters
+        ----------
+        modes
+            The mode of each activity.
+        starts
+            The start of each, seconds.
+        """
         return ProjectPlan(
             tuple(
                 ActivityRun(activity.id, self.modes[k][modes[k]], starts[k])

@@ -22,7 +22,7 @@ from alloc.problems.project import (
 )
 from alloc.solving.outcome import Settings
 from alloc.solving.project.method import schedule_project
-from alloc.solving.project.rules import RULES, quick_modes
+from alloc.solving.project.rules import RULES, plans_by_rule, quick_modes, schedule_by_rule
 from benchmarks.tiny.project import PROJECT
 
 OBJECTIVES = ("makespan", "weighted_jct", "weighted_tardiness")
@@ -37,10 +37,8 @@ def one(seconds: float, gpus: int = 1, **uses: int) -> tuple[Mode, ...]:
 def test_every_rule_makes_schedules_that_keep_all_rules_and_no_bound_is_above_one(seed):
     problem, _ = PROJECT.problem(seed, large=True)
     data = ProjectData(problem)
-    for modes in quick_modes(data):
-        for rule in RULES.values():
-            order = data.by_priority(rule(data, modes))
-            plan = data.plan(modes, data.schedule(modes, order))
+    for rule in RULES:
+        for plan in plans_by_rule(data, rule, quick_modes(data)):
             assert alloc.verify(problem, plan) == []
             for objective in OBJECTIVES:
                 bound, value = data.bound(objective), plan.value(problem, objective)
@@ -97,9 +95,7 @@ def test_objectives_count_from_release_and_due_date():
 def test_out_of_time_a_schedule_that_was_given_is_kept():
     problem = generate_dags(seed=3)
     data = ProjectData(problem)
-    modes = quick_modes(data)[0]
-    order = data.by_priority(RULES["release"](data, modes))
-    start = data.plan(modes, data.schedule(modes, order))
+    start = next(plans_by_rule(data, "release", quick_modes(data)))
     none = Settings(time_limit_s=0.0)
     outcome = schedule_project(problem, "makespan", none, start, lambda line: None)
     assert outcome.limit == "time"
@@ -165,6 +161,10 @@ A, B = Activity("a", one(1)), Activity("b", one(1), ("a",))
         (lambda: ProjectProblem("p", (A, Activity("c", one(1e10))), (GPU,)), "merge the short"),
         (lambda: ProjectProblem("p", (Activity("a", one(1e308)),), (Resource("gpu", -1),)), "-1"),
         (lambda: ProjectPlan((ActivityRun("a", 0, math.nan),)), "start_s"),
+        (
+            lambda: schedule_by_rule(ProjectProblem("p", (A,), (GPU,)), "heft"),
+            'unknown rule "heft"',
+        ),
         (lambda: generate_dags(num_jobs=0), "num_jobs"),
         (lambda: generate_dags(stages=(3, 2)), "fewest stages first"),
     ],

@@ -14,7 +14,7 @@ from alloc.models.project.cpsat_model import build_cpsat
 from alloc.models.project.data import ProjectData
 from alloc.problems.project import ProjectPlan, ProjectProblem
 from alloc.solving.outcome import Outcome, Settings
-from alloc.solving.project.rules import RULES, quick_modes
+from alloc.solving.project.rules import RULES, plans_by_rule, quick_modes
 
 _NO_MODES = "the budgets do not let every activity run in some mode; raise one or add modes"
 
@@ -55,16 +55,15 @@ def schedule_project(
     """
     data = ProjectData(problem)
     bound = data.bound(objective)
-    plans = {} if start is None else {"start": start}
+    plans = [] if start is None else [start]
     outcome = Outcome(start, bound, "recomputed", "alloc rules + CP-SAT", cpsat.version())
     try:
-        for modes in quick_modes(data):
-            for name, rule in RULES.items():
-                if settings.time_is_up():
-                    break
-                starts = data.schedule(modes, data.by_priority(rule(data, modes)))
-                plans[f"{name} {len(plans)}"] = data.plan(modes, starts)
-        best = min(plans.values(), key=lambda plan: plan.value(problem, objective), default=None)
+        choices = quick_modes(data)
+        for rule in RULES:
+            if settings.time_is_up():
+                break
+            plans += plans_by_rule(data, rule, choices)
+        best = min(plans, key=lambda plan: plan.value(problem, objective), default=None)
         value = math.inf if best is None else best.value(problem, objective)
         outcome = replace(outcome, solution=best)
         report(f"rules: {value:g}, bound {bound:g}")

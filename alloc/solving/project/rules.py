@@ -20,9 +20,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
+from alloc.errors import InstanceError, nearest
 from alloc.models.project.data import Modes, ProjectData
+from alloc.problems.project import ProjectPlan, ProjectProblem
 
 
 def _paths(data: ProjectData, modes: Modes) -> list[float]:
@@ -100,6 +102,57 @@ RULES: dict[str, Callable[[ProjectData, Modes], list[float]]] = {
     "release": _release,
 }
 """The rules by name: the priority of each activity, the least first."""
+
+
+def plans_by_rule(data: ProjectData, rule: str, choices: Sequence[Modes]) -> Iterator[ProjectPlan]:
+    """Yield the schedule of a rule for each choice of modes.
+
+    Parameters
+    ----------
+    data
+        The project.
+    rule
+        One of `RULES`.
+    choices
+        Modes that keep the budgets.
+    """
+    for modes in choices:
+        order = data.by_priority(RULES[rule](data, modes))
+        yield data.plan(modes, data.schedule(modes, order))
+
+
+def schedule_by_rule(
+    problem: ProjectProblem, rule: str, objective: str = "makespan"
+) -> ProjectPlan | None:
+    """Return the best schedule that a rule makes with the modes of `quick_modes`.
+
+    Parameters
+    ----------
+    problem
+        The project; the rule knows all of it, also the jobs not yet released.
+    rule
+        One of `RULES`.
+    objective
+        What decides between choices of modes: ``makespan``, ``weighted_jct`` or
+        ``weighted_tardiness``.
+
+    Returns
+    -------
+    ProjectPlan or None
+        None where no choice of modes was found that keeps the budgets.
+
+    Raises
+    ------
+    InstanceError
+        If there is no such rule.
+    """
+    if rule not in RULES:
+        raise InstanceError(
+            f'unknown rule "{rule}"{nearest(rule, RULES, ";")} known: {", ".join(RULES)}.'
+        )
+    data = ProjectData(problem)
+    plans = plans_by_rule(data, rule, quick_modes(data))
+    return min(plans, key=lambda plan: plan.value(problem, objective), default=None)
 
 
 def quick_modes(data: ProjectData) -> list[list[int]]:
