@@ -16,6 +16,7 @@ from alloc.plotting.plans import plot_costs as plot_costs
 from alloc.plotting.plans import plot_front as plot_front
 from alloc.plotting.plans import plot_goals as plot_goals
 from alloc.plotting.plans import plot_hosts as plot_hosts
+from alloc.plotting.project import plot_project as plot_project
 from alloc.plotting.topology import draw_topology as draw_topology
 from alloc.plotting.topology import plot_topology as plot_topology
 from alloc.plotting.utilisation import plot_utilisation as plot_utilisation

@@ -20,6 +20,7 @@ from alloc.problems.inference_sizing.plan import InferencePlan
 from alloc.problems.operation.problem import OperationPlan
 from alloc.problems.pipeline.problem import PipelinePlan
 from alloc.problems.pipeline.timetable import timetable
+from alloc.problems.project import ProjectPlan
 from alloc.problems.quota_planning.problem import QuotaPlan
 from alloc.progress import completions
 from alloc.result import Result
@@ -217,6 +218,19 @@ def _(plan: PipelinePlan, problem: Any) -> list[Table]:
     )
     columns = ("stage", "device", "layers", "forward s", "backward s", "device's peak MiB")
     return [Table(columns, rows, "Stages", note)]
+
+
+@tables_of.register
+def _(plan: ProjectPlan, problem: Any) -> list[Table]:
+    rows: list[Row] = []
+    for run in sorted(plan.runs, key=lambda run: run.start_s):
+        activity = problem.activities[problem.position[run.activity]]
+        mode = activity.modes[run.mode]
+        uses = ", ".join(f"{amount} {name}" for name, amount in mode.uses.items() if amount)
+        end = run.start_s + mode.duration_s
+        rows.append((run.activity, activity.job or None, run.start_s, end, run.mode, uses or None))
+    columns = ("activity", "job", "start s", "end s", "mode", "uses")
+    return [Table(columns, rows, "Runs")]
 
 
 @tables_of.register

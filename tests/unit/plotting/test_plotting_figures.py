@@ -15,6 +15,7 @@ import pytest
 from alloc.certificate import Certificate
 from alloc.comparison import Interval
 from alloc.errors import AllocError, InstanceError
+from alloc.instances.projects import generate_dags
 from alloc.plotting import (
     TracePoint,
     inline_svg,
@@ -25,6 +26,7 @@ from alloc.plotting import (
     plot_gaps,
     plot_jct_distribution,
     plot_pipeline,
+    plot_project,
     plot_utilisation,
     save_figure,
     svg_text,
@@ -38,6 +40,7 @@ from alloc.problems.allocation.solution import Run, Schedule
 from alloc.problems.pipeline.problem import Device, Layer, PipelinePlan, PipelineProblem
 from alloc.problems.pipeline.timetable import timetable
 from alloc.result import Limits, Result
+from alloc.solving.project.rules import schedule_by_rule
 from alloc.topology import HostType, flat_cluster
 from alloc.workload import Configuration, Job, TaskGroup
 
@@ -491,3 +494,16 @@ def test_a_pipeline_s_bars_are_its_passes(size):
         }
     assert ax.get_xlim() == (0.0, step.step_s)
     assert [label.get_text() for label in ax.texts].count("3") == 2 * 3
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_a_project_s_bars_are_its_runs_by_job(size):
+    problem = generate_dags(num_jobs=3, num_gpus=4, seed=2)
+    plan = schedule_by_rule(problem, "critical-path")
+    ax = plot_project(problem, plan, title="Stages", ax=new_figure(*size).subplots())
+    second = time_unit(max(plan.ends_s(problem).values())).seconds
+    drawn = sorted(bar.get_x() * second for bars in ax.containers for bar in bars)
+    assert drawn == pytest.approx(sorted(run.start_s for run in plan.runs))
+    assert [bars.get_label() for bars in ax.containers] == ["job-0", "job-1", "job-2"]
+    labels = [label.get_text() for label in ax.get_yticklabels()]
+    assert sorted(labels) == sorted(a.id for a in problem.activities)
