@@ -26,10 +26,12 @@ class ProjectData:
     ----------
     problem
         The project.
+    whole
+        Whether the latter modes stay: a constraint of a user's own may forbid the better one.
     """
 
-    def __init__(self, problem: ProjectProblem) -> None:
-        self.problem = problem
+    def __init__(self, problem: ProjectProblem, whole: bool = False) -> None:
+        self.problem, self.whole = problem, whole
         self.renewable = [r for r in problem.resources if r.is_renewable]
         self.used_up = [r for r in problem.resources if not r.is_renewable]
         self.num_activities = len(problem.activities)
@@ -56,7 +58,7 @@ class ProjectData:
 
         def is_beaten(m: int) -> bool:
             mine = vectors[m]
-            return any(
+            return not self.whole and any(
                 all(a <= b for a, b in zip(other, mine, strict=True))
                 and (other != mine or rival < m)
                 for rival, other in vectors.items()

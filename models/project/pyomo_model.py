@@ -21,12 +21,11 @@ _OFF = 1e-7
 """Share of the horizon by which a solver's start may be off, its tolerance a hundred times over."""
 _MAX_FLOWS = 200_000
 """Flows beyond which the model takes minutes to build, and no solver ends with it."""
-_SOURCE, _SINK = "source of resources", "sink of resources"
 
 
 def build_pyomo(problem: ProjectProblem, objective: str = "makespan") -> BuiltModel:
     """Return the model in Pyomo, by ids of activities; times in thousandths of the horizon."""
-    data = ProjectData(problem)
+    data = ProjectData(problem, whole=True)
     n = data.num_activities
     if (n + 2) ** 2 * max(len(data.renewable), 1) > _MAX_FLOWS:
         raise UnsupportedFeatureError(
@@ -94,6 +93,9 @@ def _add_flows(
     both = [(i, k) for i, k in pairs if i < k and (k, i) in m.PAIRS]
     m.UNORDERED = pyo.Set(initialize=both, dimen=2, doc="pairs without a precedence")
     m.C3_one_way = pyo.Constraint(m.UNORDERED, rule=lambda _, i, k: m.z[i, k] + m.z[k, i] <= 1)
+    source, sink = "source", "sink"
+    while source in ids or sink in ids:
+        source, sink = f"{source} of resources", f"{sink} of resources"
     names = [resource.name for resource in data.renewable]
     m.RENEWABLE = pyo.Set(initialize=names, doc="renewable resources")
     use = {
@@ -104,8 +106,8 @@ def _add_flows(
     }
     capacity = {resource.name: resource.capacity for resource in data.renewable}
     most = {(i, r): max(use[i, mode, r] for _, mode in own[i]) for i in ids for r in names}
-    most |= {(end, r): capacity[r] for end in (_SOURCE, _SINK) for r in names}
-    arcs = [*pairs, *((_SOURCE, i) for i in ids), *((i, _SINK) for i in ids), (_SOURCE, _SINK)]
+    most |= {(end, r): capacity[r] for end in (source, sink) for r in names}
+    arcs = [*pairs, *((source, i) for i in ids), *((i, sink) for i in ids), (source, sink)]
     flows = [(i, k, r) for i, k in arcs for r in names if min(most[i, r], most[k, r]) > 0]
     check_time()
     m.FLOWS = pyo.Set(initialize=flows, dimen=3, doc="from, to, resource")
@@ -121,7 +123,7 @@ def _add_flows(
         into.setdefault((k, r), []).append(m.f[i, k, r])
 
     def used(i: str, r: str) -> Any:
-        if i in (_SOURCE, _SINK):
+        if i in (source, sink):
             return capacity[r]
         return pyo.quicksum(use[i, mode, r] * m.y[i, mode] for _, mode in own[i])
 

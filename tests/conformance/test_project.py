@@ -174,6 +174,15 @@ def test_what_makes_no_sense_is_refused(build, part):
         build()
 
 
+def test_a_constraint_may_forbid_the_mode_that_beats_another():
+    import pyomo.environ as pyo
+
+    activity = Activity("a", (Mode(5.0, {"gpu": 2}), Mode(3.0, {"gpu": 1})))
+    model = alloc.model(ProjectProblem("p", (activity,), (GPU,)))
+    model.pyomo.never = pyo.Constraint(expr=model.pyomo.y["a", 1] == 0)
+    assert model.solve("appsi_highs").objective == pytest.approx(5.0)
+
+
 def test_a_side_constraint_of_one_s_own_is_kept():
     import pyomo.environ as pyo
 
@@ -183,3 +192,8 @@ def test_a_side_constraint_of_one_s_own_is_kept():
     result = model.solve("appsi_highs")
     starts = {run.activity: run.start_s for run in result.solution.runs}
     assert [result.objective, starts["c"]] == pytest.approx([4.0, 2.0])
+
+
+def test_an_activity_may_be_called_as_the_model_calls_where_flows_begin():
+    activities = tuple(Activity(name, one(2, gpus=2)) for name in ("source", "sink"))
+    assert alloc.solve(ProjectProblem("p", activities, (GPU,)), backend="pyomo").objective == 4.0
