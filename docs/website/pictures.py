@@ -52,13 +52,16 @@ def with_pictures(text: str, folder: Path, place: str) -> str:
 
 
 def _run(text: str, images: Path) -> None:
-    """Run a page's Python blocks in a folder, and put what they draw on white."""
+    """Run a page's Python blocks in a folder, keep what they draw, and put it on white."""
     namespace: dict[str, object] = {"__name__": "__main__"}
     with contextlib.chdir(images):
         for match in _BLOCK.finditer(text):
             if match[1] == "python":
                 exec(compile(match[2], images.name, "exec"), namespace)
     for path in images.iterdir():
+        if path.suffix != ".svg":
+            path.unlink()  # a file that the page hands to the command line
+            continue
         drawn = path.read_text(encoding="utf-8")
         end = drawn.index(">", drawn.index("<svg")) + 1
         path.write_text(drawn[:end] + _WHITE + drawn[end:], encoding="utf-8")
