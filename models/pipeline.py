@@ -78,7 +78,10 @@ class StageTimes:
     def __init__(self, problem: PipelineProblem) -> None:
         self.problem, layers = problem, problem.layers
         self.num_layers = len(layers)
-        self._work = _sums([layer.forward_s + layer.backward_s for layer in layers])
+        work = np.array([layer.forward_s + layer.backward_s for layer in layers])
+        # Row i: sums from layer i on. Differences would lose short layers behind a long one.
+        self._work = np.triu(np.broadcast_to(work, (self.num_layers, self.num_layers)))
+        np.cumsum(self._work, axis=1, out=self._work)
         self._weights = _sums([layer.weights_mib for layer in layers])
         self._activations = _sums([layer.activations_mib for layer in layers])
         # Nothing is sent after the last layer.
@@ -105,7 +108,7 @@ class StageTimes:
         if not later:
             ends = slice(self.num_layers, self.num_layers + 1)
         device = self.problem.device_of(stage)
-        times = self._between(self._work, begins, ends) / device.speed
+        times = self._work[begins, ends.start - 1 : ends.stop - 1] / device.speed
         if device.link_gb_per_s is not None and len(self.problem.devices) > 1:
             times = np.maximum(times, self._sent[ends] / device.link_gb_per_s)
         for need, memory_mib in self.memory(stage, begins, ends):

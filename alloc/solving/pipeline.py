@@ -11,7 +11,7 @@ from alloc.backends import SolverOptions, highs
 from alloc.backends.second_proof import solve_and_prove
 from alloc.certificate import is_within
 from alloc.clock import time_limit
-from alloc.errors import OutOfTime
+from alloc.errors import OutOfTime, UnsupportedFeatureError
 from alloc.formulation import Array, ArrayModel
 from alloc.models.pipeline import StageTimes, build_arrays
 from alloc.problems.pipeline.problem import PipelinePlan, PipelineProblem
@@ -55,7 +55,11 @@ def cut_layers(
     if outcome.limit or plan is None or not verify_pipeline(problem, plan):
         return outcome
     report("the stages of a device do not fit together; the integer program decides")
-    return _by_arrays(problem, settings, outcome.bound, start)
+    try:
+        return _by_arrays(problem, settings, outcome.bound, start)
+    except UnsupportedFeatureError:
+        report("that program is too large; the bound is the relaxation's")
+        return replace(outcome, solution=start)
 
 
 def _by_labels(

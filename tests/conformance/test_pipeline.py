@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import alloc
+import alloc.models.pipeline
 from alloc.errors import InstanceError, UnsupportedFeatureError
 from alloc.instances.pipelines import transformer_pipeline
 from alloc.problems.pipeline.passes import Pass
@@ -106,13 +107,17 @@ def test_more_of_anything_never_makes_the_bottleneck_longer(seed):
         assert better.objective <= best.objective * (1 + 1e-9)
 
 
-def test_the_relaxation_of_shared_memory_is_not_taken_for_the_plan():
+def shared_memory():
     """Each stage fits alone, and the fastest two of a device do not fit together."""
     sizes = ((1.0, 60), (1.0, 10), (4.0, 10), (1.0, 60), (2.0, 10), (1.0, 40))
     layers = tuple(Layer(pass_s, pass_s, mib) for pass_s, mib in sizes)
-    problem = PipelineProblem(
+    return PipelineProblem(
         "shared", layers, (Device(memory_mib=100),) * 2, 2, "interleaved", chunks=2
     )
+
+
+def test_the_relaxation_of_shared_memory_is_not_taken_for_the_plan():
+    problem = shared_memory()
     lines: list[str] = []
     outcome = cut_layers(problem, "bottleneck", Settings(), None, lines.append)
     assert "the integer program decides" in lines[0]
@@ -120,6 +125,15 @@ def test_the_relaxation_of_shared_memory_is_not_taken_for_the_plan():
     assert outcome.bound == pytest.approx(outcome.solution.bottleneck_s(problem))
     free = problem.replace(devices=(Device(),) * 2)
     assert alloc.solve(free).objective < outcome.bound
+
+
+def test_where_the_integer_program_is_too_large_the_start_and_the_bound_are_kept(monkeypatch):
+    problem = shared_memory()
+    best = alloc.solve(problem).require_solution()
+    monkeypatch.setattr(alloc.models.pipeline, "_MAX_ARCS", 0)
+    result = alloc.solve(problem, warm_start=best)
+    assert (result.status, result.solution) == ("feasible", best)
+    assert 0 < result.certificate.bound < result.objective
 
 
 def test_200_layers_go_onto_64_devices_that_are_not_alike():
@@ -187,6 +201,7 @@ def test_the_checker_names_what_is_wrong(firsts, codes):
     [
         (lambda: PipelineProblem("p", (), (DEVICE,), 1), "no layers"),
         (lambda: PipelineProblem("p", (LAYER,), (), 1), "no devices"),
+        (lambda: PipelineProblem("p", (LAYER,) * 5001, (DEVICE,), 1), "blocks"),
         (lambda: PipelineProblem("p", (LAYER,), (DEVICE,), 0), "num_micro_batches is 0"),
         (lambda: PipelineProblem("p", (LAYER,), (DEVICE,) * 2, 1), "more than 1 layers"),
         (lambda: PipelineProblem("p", (LAYER,), (DEVICE,), 1, "gpip"), "mean .gpipe"),  # type: ignore[arg-type]
@@ -223,3 +238,12 @@ def test_a_side_constraint_of_one_s_own_is_kept():
     result = model.solve("appsi_highs")
     assert result.solution.first_layers[-1] == 25
     assert result.objective > alloc.solve(problem).objective
+
+
+def test_short_layers_behind_a_very_long_one_count() -> None:
+    layers = (Layer(1e17, 0.0), *[Layer(3.3, 0.0)] * 6)
+    devices = (Device(1e17), Device(), Device())
+    row = PipelineProblem("long", layers, devices, 2)
+    result = alloc.solve(row)
+    assert result.certificate.status == "optimal"
+    assert result.require_solution().bottleneck_s(row) == 3.3

@@ -21,6 +21,8 @@ from alloc.units import (
 from alloc.workload.parallelism import Parallelism
 
 _BYTES_PER_MIB = 1024**2
+_MAX_LAYERS = 5_000
+"""Layers of which every two are compared in some 200 MB, and half a second a stage."""
 _MAX_PASSES = 4_000_000
 """Passes of a step beyond which its timetable takes more than some ten seconds and a gigabyte."""
 
@@ -109,6 +111,11 @@ class PipelineProblem(Problem):
     def __post_init__(self) -> None:
         if not self.layers:
             raise InstanceError(f"{self.name}: has no layers; give at least one.")
+        if len(self.layers) > _MAX_LAYERS:
+            raise InstanceError(
+                f"{self.name}: {len(self.layers)} layers are more than {_MAX_LAYERS}; take blocks "
+                "of them as one."
+            )
         if not self.devices:
             raise InstanceError(f"{self.name}: has no devices; give at least one.")
         require_count(self.num_micro_batches, self.name, "num_micro_batches", least=1)
