@@ -10,6 +10,9 @@ LOWEST := requirements/lowest.txt
 LEARN := requirements/learn.txt
 SITE := requirements/docs.txt
 PIP := -m pip --quiet --disable-pip-version-check
+# A lock names everything, so pip looks for nothing else: without --no-deps it would look at what
+# `coverage[toml]` needs, meet a release newer than the lock, and refuse it for want of a hash.
+LOCKED := install --no-deps --require-hashes -r
 # What tests need that no lock can hold; tests/helpers/needs.py says how each is found.
 EXTRAS := torch or postgres or browser
 # PyTorch: the version that is tested, and an index of its CPU builds, if pip knows none.
@@ -41,10 +44,11 @@ $(READY): $(LOCK) pyproject.toml
 	            "Name another one: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
 	@test -x $(BIN)/python || { echo "==> Creating $(VENV) with $$($(PYTHON) -V)"; $(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); exit 1; }; }
 	@echo "==> Installing the locked requirements (about a minute the first time)"
-	@$(BIN)/python $(PIP) install --require-hashes -r $(LOCK)
+	@$(BIN)/python $(PIP) $(LOCKED) $(LOCK)
 	@echo "==> Installing alloc, editable"
 	@# The build backend comes from the lock, so nothing outside the lock is fetched.
 	@$(BIN)/python $(PIP) install --no-deps --no-build-isolation -e .
+	@$(BIN)/python $(PIP) check
 	@touch $@
 
 # PyTorch stands outside the lock: one version has a different file for every system and accelerator.
@@ -52,7 +56,7 @@ $(READY): $(LOCK) pyproject.toml
 # so it is asked for first; where pip finds none, whatever pip finds is taken, with all it needs.
 # What it needs on every system is locked, and comes first.
 install-learn: $(READY)  ## Add PyTorch, for training learned schedulers
-	@$(BIN)/python $(PIP) install --require-hashes -r $(LEARN)
+	@$(BIN)/python $(PIP) $(LOCKED) $(LEARN)
 	@$(BIN)/python -c 'import torch' 2>/dev/null || { \
 	  echo "==> Installing PyTorch $(TORCH), the CPU build"; \
 	  $(BIN)/python $(PIP) install $(if $(TORCH_INDEX),--extra-index-url "$(TORCH_INDEX)") \
@@ -104,8 +108,7 @@ test-lowest:  ## Run a smoke set with the oldest versions that pyproject.toml de
 	            "Name another one: make PYTHON=python3.11 test-lowest"; exit 1; }
 	@test -x $(LOWEST_BIN)/python || $(PYTHON) -m venv build/lowest-env
 	@echo "==> Installing the oldest versions"
-	@# The file names everything; pip would ask for a pin of `jsonschema[format]` beside `jsonschema`.
-	@$(LOWEST_BIN)/python $(PIP) install --no-deps --require-hashes -r $(LOWEST)
+	@$(LOWEST_BIN)/python $(PIP) $(LOCKED) $(LOWEST)
 	@$(LOWEST_BIN)/python $(PIP) install --no-deps --no-build-isolation -e .
 	@echo "==> Running the smoke set"
 	@# An old matplotlib calls what a new pyparsing will no longer have: no fault of ours.
@@ -134,7 +137,7 @@ format: $(READY)  ## Format the code and apply the safe fixes
 # What builds the site stands outside the lock, and is fetched only here: a newcomer needs none of it.
 # The build itself uses no network.
 docs: $(READY)  ## Build the documentation site in build/site, and check it
-	@$(BIN)/python $(PIP) install --require-hashes -r $(SITE)
+	@$(BIN)/python $(PIP) $(LOCKED) $(SITE)
 	@echo "==> Building build/site"
 	@cd docs && ../$(BIN)/python -m website
 

@@ -147,6 +147,15 @@ def test_a_lock_holds_hashed_releases_and_nothing_else(lock):
     assert not any("://" in line for line in lines)
 
 
+def test_what_is_locked_is_installed_as_locked():
+    """Not what it needs: a release that came after the lock would be looked at, and refused."""
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    assert makefile.count("--require-hashes") == 1
+    assert "\nLOCKED := install --no-deps --require-hashes -r\n" in makefile
+    for lock in ("LOCK", "LEARN", "SITE", "LOWEST"):
+        assert f"$(PIP) $(LOCKED) $({lock})\n" in makefile
+
+
 def test_the_oldest_versions_are_those_that_are_declared():
     """`make test-lowest` runs what pyproject.toml promises, not what was true of an older one."""
     lowest = (ROOT / "requirements" / "lowest.txt").read_text(encoding="utf-8")
