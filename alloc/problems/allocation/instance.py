@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from functools import cached_property
@@ -38,6 +40,7 @@ FEATURES = (
     "moves",
     "borrowing",
     "refusal",
+    "stages",
 )
 """What an instance may ask of a method beyond rounds and time; see `Instance.features`."""
 
@@ -178,6 +181,8 @@ class Instance(Problem):
         where = f'instance "{self.name}"'
         if not self.jobs:
             raise InstanceError(f"{where}: has no jobs; there is nothing to allocate.")
+        if any(job.stages for job in self.jobs):
+            _check_stages(self)
         _share_axis(self)
         if self.slot_s is not None:
             require_slot_length(self.slot_s, where, "slot_s")
@@ -247,6 +252,17 @@ class Instance(Problem):
         return self.jobs[self.job_index[job_id]]
 
     @cached_property
+    def unfolded(self) -> Instance:
+        """The instance in which each stage is a job, ``JOB/STAGE``; itself without stages.
+
+        Schedules, simulator and checker speak of these jobs, objectives and metrics of `jobs`.
+        What must end before what is in `alloc.problems.allocation.stages`.
+        """
+        if not any(job.stages for job in self.jobs):
+            return self
+        return dataclasses.replace(self, jobs=tuple(p for job in self.jobs for p in job.parts))
+
+    @cached_property
     def features(self) -> Mapping[str, str]:
         """What the instance asks of a method beyond rounds and time, and who asks for it.
 
@@ -254,6 +270,8 @@ class Instance(Problem):
         """
         found: dict[str, str] = {}
         for job in self.jobs:
+            if job.stages:
+                found.setdefault("stages", f'job "{job.id}"')
             if job.placement != NO_RULES:
                 found.setdefault("placement rules", f'job "{job.id}"')
             if job.refusable:
@@ -262,7 +280,7 @@ class Instance(Problem):
         # once. Tuples that hold the very same objects are compared without looking into these.
         seen: set[int] = set()
         known: dict[int, tuple[tuple[TaskGroup, ...], ...]] = {}
-        for job in self.jobs:
+        for job in self.unfolded.jobs:
             if id(job.configurations) in seen:
                 continue
             seen.add(id(job.configurations))
@@ -283,6 +301,32 @@ class Instance(Problem):
             if tenant.cohort is not None:
                 found.setdefault("borrowing", f'tenant "{tenant.name}"')
         return found
+
+
+def _check_stages(instance: Instance) -> None:
+    """Refuse jobs with stages that cannot run, or that something names which takes no stages."""
+    staged = {job.id for job in instance.jobs if job.stages}
+    named = [
+        *(("running", (assignment.job,)) for assignment in instance.running),
+        *(("affinities", affinity.jobs) for affinity in instance.affinities),
+    ]
+    for field_, jobs in named:
+        for job_id in jobs:
+            if job_id in staged:
+                raise InstanceError(
+                    f'job "{job_id}": has stages and is named in {field_}, which speak of jobs '
+                    "without stages; leave it out there, or drop its stages."
+                )
+    parts = Counter(part.id for job in instance.jobs for part in job.parts)
+    for job in instance.jobs:
+        for part in job.parts:
+            if job.stages and parts[part.id] > 1:
+                raise InstanceError(
+                    f'job "{job.id}": its stage is called "{part.id}" in schedules, and so is '
+                    "another job or stage; give one of them another id."
+                )
+    # Its own checks see to demands, and it has the resources that only stages ask for.
+    object.__setattr__(instance, "topology", instance.unfolded.topology)
 
 
 def _share_axis(instance: Instance) -> None:
@@ -325,6 +369,8 @@ def _check_demands(instance: Instance) -> None:
     # Jobs share configuration tuples, so each tuple is checked once.
     checked: dict[int, str | None] = {}
     for job in instance.jobs:
+        if job.stages:
+            continue
         key = id(job.configurations)
         if key not in checked:
             checked[key] = _unfit(instance.topology, job.configurations)
