@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 
 from alloc.errors import UnsupportedFeatureError, nearest
-from alloc.problems.allocation.instance import Instance
+from alloc.problems.allocation.instance import Instance, misfit
 from alloc.problems.allocation.stages import graph_of
 from alloc.problems.project import Activity, Mode, ProjectJob, ProjectProblem, Resource
 from alloc.workload import Configuration, Job
@@ -38,8 +38,8 @@ def project_from_instance(instance: Instance, objective: str) -> tuple[ProjectPr
     Returns
     -------
     problem
-        The project: an activity for each job of the instance unfolded, a mode for each
-        configuration that does work, in their order.
+        The project: an activity for each job of the instance unfolded, a mode for each of its
+        `usable` configurations, in their order.
     offset
         What is added to the project's value, in the objective's unit.
 
@@ -47,13 +47,15 @@ def project_from_instance(instance: Instance, objective: str) -> tuple[ProjectPr
     ------
     UnsupportedFeatureError
         If the objective is another.
+    InstanceError
+        If a job has no usable configuration, or run times differ by more than a project takes.
     """
     if objective not in OBJECTIVES:
         raise UnsupportedFeatureError(
             f'project: does not take the objective "{objective}" of schedules'
             f"{nearest(objective, OBJECTIVES, ';')} take one of: {', '.join(OBJECTIVES)}."
         )
-    parts, graph = instance.unfolded.jobs, graph_of(instance)
+    parts, graph, ways = instance.unfolded.jobs, graph_of(instance), usable(instance)
     jobs, offset = [], 0.0
     for job in instance.jobs:
         weight = 1 / len(instance.jobs) if objective == "mean_jct" else job.weight
@@ -70,7 +72,7 @@ def project_from_instance(instance: Instance, objective: str) -> tuple[ProjectPr
             part.id,
             tuple(
                 Mode(part.work_left / c.rate, _uses(instance, part, c, resources))
-                for c in working(part)
+                for c in (part.configurations[at] for at in ways[k])
             ),
             tuple(parts[p].id for p in graph.before[k]),
             instance.jobs[graph.owner[k]].id,
@@ -100,9 +102,24 @@ def project_from_instance(instance: Instance, objective: str) -> tuple[ProjectPr
     ), offset
 
 
-def working(job: Job) -> list[Configuration]:
-    """Return the configurations of a job that do work: those are the modes of its activity."""
-    return [configuration for configuration in job.configurations if configuration.rate > 0]
+def usable(instance: Instance) -> list[list[int]]:
+    """Return which configurations each job of the instance unfolded can complete in, by position.
+
+    They do work, stand on the empty cluster, and are within the quota of the job's tenant.
+    """
+    quota = {t.name: t.gpu_quota_milli + t.borrowing_milli for t in instance.tenants}
+    # Stages of one kind share their configurations: each is looked at once.
+    stands: dict[int, bool] = {}
+    found = []
+    for part in instance.unfolded.jobs:
+        most = math.inf if part.tenant is None else quota.get(part.tenant, math.inf)
+        found.append([])
+        for c, configuration in enumerate(part.configurations):
+            if id(configuration) not in stands:
+                stands[id(configuration)] = misfit(instance.topology, configuration) is None
+            if configuration.rate > 0 and stands[id(configuration)]:
+                found[-1] += [c] if configuration.demand[0] <= most else []
+    return found
 
 
 def runs_once(instance: Instance) -> bool:

@@ -79,7 +79,9 @@ def _ahead(
             missing = [s for s in after[k] if found[s] is None]
             open_ += missing
             if not missing:
-                behind = max((value for s in after[k] if (value := found[s]) is not None), default=0)
+                behind = max(
+                    (value for s in after[k] if (value := found[s]) is not None), default=0
+                )
                 found[k] = join(cost(stages[k]), behind)
                 open_.pop()
     return [value or 0.0 for value in found]
@@ -284,4 +286,3 @@ def _give_within(round_: Round, view: JobView, room: float) -> float | None:
         if round_.give(view, c) is Outcome.GRANTED:
             return _gpus(view, c)
     return None
-

@@ -24,14 +24,16 @@ from alloc.problems.project_from_instance import (
     OBJECTIVES,
     project_from_instance,
     runs_once,
-    working,
+    usable,
 )
 from alloc.progress import WORK_TOLERANCE
+from alloc.release import alloc_version
 from alloc.solving.outcome import Outcome, Progress, Settings
 from alloc.solving.project.method import schedule_project
 from alloc.solving.project.rules import RULES
 from alloc.verification import verify
 from alloc.verification.project import verify_project
+from alloc.workload import Job
 
 _SHARE = 0.9
 """Of the time for the project; the rest is for hosts, and for the checker."""
@@ -63,6 +65,9 @@ def solve_stages(
     report
         Takes a line of progress.
     """
+    for part, ways in zip(instance.unfolded.jobs, usable(instance), strict=True):
+        if not ways:
+            return _infeasible(part)
     problem, offset = project_from_instance(instance, objective)
     start = warm_start if isinstance(warm_start, Schedule) else None
     outcome = schedule_project(
@@ -93,16 +98,29 @@ def solve_stages(
     )
 
 
+def _infeasible(job: Job) -> Outcome[Solution]:
+    return Outcome(
+        None,
+        math.inf,
+        "recomputed",
+        "alloc",
+        alloc_version(),
+        infeasible=True,
+        conflict=f'job "{job.id}" needs more GPUs than the quota of tenant "{job.tenant}" in each '
+        "of its configurations; raise the quota, or add a smaller configuration",
+    )
+
+
 def _plan(instance: Instance, problem: ProjectProblem, schedule: Schedule) -> ProjectPlan | None:
     """Return a schedule as a plan of the project, or None if a stage runs more than once."""
     runs = []
-    for part in instance.unfolded.jobs:
+    for part, ways in zip(instance.unfolded.jobs, usable(instance), strict=True):
         its = schedule.runs_of.get(part.id, ())
         if len({run.configuration for run in its}) != 1 or any(
             a.end_s != b.start_s for a, b in zip(its, its[1:], strict=False)
         ):
             return None
-        mode = working(part).index(part.configurations[its[0].configuration])
+        mode = ways.index(its[0].configuration)
         runs.append(ActivityRun(part.id, mode, its[0].start_s))
     plan = ProjectPlan(tuple(runs))
     return None if verify_project(problem, plan) else plan
@@ -117,20 +135,21 @@ def _schedules(
     starts = [runs[activity.id].start_s for activity in problem.activities]
     modes = [runs[activity.id].mode for activity in problem.activities]
     at = [data.modes[k].index(mode) for k, mode in enumerate(modes)]
+    choices = [ways[mode] for ways, mode in zip(usable(instance), modes, strict=True)]
     soon = [0.0] * len(starts)
     for earliest, priority in (
         (starts, starts),
         (soon, starts),
         *((soon, rule(data, at)) for rule in RULES.values()),
     ):
-        schedule = _on_hosts(instance, modes, earliest, priority)
+        schedule = _on_hosts(instance, choices, earliest, priority)
         if schedule is not None:
             yield schedule
 
 
 def _on_hosts(
     instance: Instance,
-    modes: Sequence[int],
+    choices: Sequence[int],
     earliest_s: Sequence[float],
     priority: Sequence[float],
 ) -> Schedule | None:
@@ -140,8 +159,8 @@ def _on_hosts(
     ----------
     instance
         The instance.
-    modes
-        Position of each stage's configuration among those that do work.
+    choices
+        Position of each stage's configuration.
     earliest_s
         When each may start, seconds.
     priority
@@ -153,7 +172,7 @@ def _on_hosts(
         None where some stage never finds hosts.
     """
     parts, before = instance.unfolded.jobs, graph_of(instance).before
-    ways = [working(part)[mode] for part, mode in zip(parts, modes, strict=True)]
+    ways = [part.configurations[c] for part, c in zip(parts, choices, strict=True)]
     pool, slot_s = HostPool(instance.topology), instance.slot_s
     free = {t.name: t.gpu_quota_milli + t.borrowing_milli for t in instance.tenants}
     completion_s: dict[int, float] = {}
@@ -182,8 +201,7 @@ def _on_hosts(
                 free[parts[k].tenant or ""] -= ways[k].demand[0]
             completion_s[k] = _end_s(instance, k, ways[k].rate, now_s)
             end_s = _slot_at(completion_s[k], slot_s)
-            index = parts[k].configurations.index(ways[k])
-            runs[k] = Run(parts[k].id, index, now_s, end_s, tasks)
+            runs[k] = Run(parts[k].id, choices[k], now_s, end_s, tasks)
             heapq.heappush(holding, (end_s, k))
             later.append(end_s)
         waiting = left

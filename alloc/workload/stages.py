@@ -55,16 +55,23 @@ def order_of(stages: Sequence[Stage], where: str) -> tuple[int, ...]:
     """
     position = {stage.id: k for k, stage in enumerate(stages)}
     before = [{position[p] for p in stage.predecessors} for stage in stages]
-    order: list[int] = []
-    ended: set[int] = set()
-    while ready := [k for k in range(len(stages)) if k not in ended and before[k] <= ended]:
-        order += ready
-        ended.update(ready)
+    after: list[list[int]] = [[] for _ in stages]
+    for k, its in enumerate(before):
+        for p in its:
+            after[p].append(k)
+    waits = [len(its) for its in before]
+    order = [k for k, count in enumerate(waits) if not count]
+    for k in order:  # grows as it goes
+        for follower in after[k]:
+            waits[follower] -= 1
+            if not waits[follower]:
+                order.append(follower)
     if len(order) < len(stages):
-        at, path = next(k for k in range(len(stages)) if k not in ended), list[int]()
+        stuck, path = {*range(len(stages))} - {*order}, list[int]()
+        at = min(stuck)
         while at not in path:
             path.append(at)
-            at = min(before[at] - ended)
+            at = min(before[at] & stuck)
         circle = [stages[k].id for k in reversed([*path[path.index(at) :], at])]
         raise InstanceError(
             f"{where}: its stages go round in a circle: {' -> '.join(circle)}; take one of the "

@@ -55,9 +55,7 @@ def graph_of(instance: Instance) -> Graph:
     return Graph(before, after, owner, parts)
 
 
-def ends_of_jobs(
-    instance: Instance, ends_s: Mapping[str, float | None]
-) -> dict[str, float | None]:
+def ends_of_jobs(instance: Instance, ends_s: Mapping[str, float | None]) -> dict[str, float | None]:
     """Return when each job completes: with the last of its stages.
 
     Parameters
