@@ -89,6 +89,9 @@ class PricesOfGraph:
     ) -> None:
         self.data, self.objective, self.edges, self.factor = data, objective, edges, factor
         self.worth = worth * factor
+        self.modes: list[int] = []
+        """Modes in the last relaxed solution, and below its starts, seconds: a schedule to be mended."""
+        self.starts: list[float] = []
         self.capacity = np.array([float(r.capacity) for r in data.renewable])
         self.num_rows = len(self.capacity)
         self.step = float(edges[1] - edges[0]) / buckets
@@ -242,12 +245,14 @@ class PricesOfGraph:
         held = np.zeros((self.num_rows, len(self.edges) - 1))
         use = np.ones(data.num_activities)
         free = [0] * data.num_activities
+        self.modes, self.starts = [0] * data.num_activities, [0.0] * data.num_activities
         for k in data.problem.order:
             i = int(stages[k].first[free[k]])
             m = int(stages[k].cost[:, i].argmin())
             for child in self.children[k]:
                 free[child] = min(i + int(self.whole[k][m]), len(self.times) - 1)
             start, length = float(stages[k].at[m, i]), float(self.lengths[k][m])
+            self.modes[k], self.starts[k] = m, start
             inside = np.minimum(start + length, self.edges[1:]) - np.maximum(start, self.edges[:-1])
             held += np.outer(data.rates[k][m], np.maximum(inside, 0.0))
             j = data.problem.job_of[k]

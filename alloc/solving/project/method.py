@@ -27,6 +27,8 @@ _AHEAD = 1.25
 """The grid of prices ends this much after the best schedule: beyond, time is free."""
 _VALUE = 1000.0
 """Value of the incumbent in the units of the ascent, whose smallest step is absolute."""
+_EVERY = 5
+"""Rounds of the ascent from one relaxed solution that is mended to the next: prices move slowly."""
 _ASCENT, _SLICE = 0.3, 0.5
 """Of the time left: for prices, and for CP-SAT before a better schedule narrows its starts again."""
 _LAST_S = 2.0
@@ -54,8 +56,8 @@ def schedule_project(
 
     Every rule puts the activities in, in the modes of `quick_modes`; the best of these schedules
     starts CP-SAT, unless longest paths and the work on the resources prove it best already. For
-    sums over jobs, prices of time raise the bound first, and leave CP-SAT only the starts that a
-    better schedule may have.
+    sums over jobs, prices of time first raise the bound, order the activities for further schedules,
+    and leave CP-SAT only the starts that a better schedule may have.
 
     Parameters
     ----------
@@ -135,20 +137,15 @@ class _Search:
         self.report(f"rules: {self.value:g}, bound {self.bound:g}")
         if self.is_closed:
             return None
-        prices = None
-        if self.objective != "makespan" and self.plan is not None:
-            prices = self._prices()
-            if self.is_closed:
-                return None
-        while True:
-            windows = None if prices is None else prices[0].windows(prices[1], self.value)
-            share = 1.0 if prices is None else _SLICE
-            limit = self._ask_cpsat(windows, share * self.settings.seconds_left())
-            if limit != "time" or self.is_closed or self.infeasible:
+        if self.objective == "makespan" or self.plan is None:
+            return self._ask_cpsat(None, self.settings.seconds_left())
+        graph, prices = self._prices()
+        while not self.is_closed and self.settings.seconds_left() > _LAST_S:
+            windows = graph.windows(prices, self.value)
+            limit = self._ask_cpsat(windows, _SLICE * self.settings.seconds_left())
+            if limit != "time":
                 return limit
-            # Once more with the starts that the better schedule leaves.
-            if prices is None or self.settings.seconds_left() < _LAST_S:
-                return limit
+        return None if self.is_closed else "time"
 
     def _prices(self) -> tuple[PricesOfGraph, Array]:
         """Raise the bound by prices of time, and return them."""
@@ -159,8 +156,18 @@ class _Search:
         edges = np.linspace(0.0, last, _INTERVALS + 1)
         factor = _VALUE / self.value
         graph = PricesOfGraph(self.data, self.objective, edges, _BUCKETS, factor, self.value)
+        rounds = 0
+
+        def relaxed(at: Array) -> tuple[float, Array]:
+            nonlocal rounds
+            found = graph.relaxed(at)
+            if rounds % _EVERY == 0:
+                self._mend(graph)
+            rounds += 1
+            return found
+
         found = raise_dual(
-            graph.relaxed,
+            relaxed,
             (graph.num_prices,),
             _VALUE,
             brief.time_is_up,
@@ -171,6 +178,17 @@ class _Search:
         self._raise(min(graph.bound(found.prices) / graph.factor, self.value), "recomputed")
         self.report(f"prices of time: {self.bound:g} after {found.rounds} rounds")
         return graph, found.prices
+
+    def _mend(self, graph: PricesOfGraph) -> None:
+        """Put the activities in by their starts at prices, in the modes that they have there."""
+        data = self.data
+        if any(
+            sum(data.amounts[k][m][n] for k, m in enumerate(graph.modes)) > resource.capacity
+            for n, resource in enumerate(data.used_up)
+        ):
+            return
+        order = data.order_of(graph.starts)
+        self.take(data.plan(graph.modes, data.schedule(graph.modes, order)))
 
     def _raise(self, bound: float, proof: BoundProof) -> None:
         if bound > self.bound:
