@@ -3,9 +3,9 @@ r"""F9 Stages: when, in which configuration and on which hosts does each stage o
 A job is a graph of stages. A stage arrives when those before it have ended, and runs on hosts as a
 job would; the job completes with its last stage. Objectives count jobs.
 
-The bound is that of a project (`alloc.models.project`), in which hosts are pooled: every schedule in
-which each stage runs once is one of the project that costs no more. The schedule is the project's
-plan, put on hosts stage by stage.
+The bound is that of a project (`alloc.models.project`), in which hosts are pooled: every schedule
+in which each stage runs once is one of the project that costs no more. The schedule is the
+project's plan, put on hosts stage by stage.
 
 Sets
 ----

@@ -167,7 +167,7 @@ def runs_once(instance: Instance) -> bool:
 
 
 def _formulation(instance: Instance, settings: Settings, start: Schedule | None) -> str:
-    """Return what is solved: jobs with stages, and those that run once in continuous time, apart."""
+    """Return what is solved: stages, and jobs that run once in continuous time, stand apart."""
     if "stages" in instance.features:
         return "stages"
     if (

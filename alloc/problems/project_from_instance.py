@@ -110,7 +110,7 @@ def usable(instance: Instance) -> list[list[int]]:
     quota = {t.name: t.gpu_quota_milli + t.borrowing_milli for t in instance.tenants}
     # Stages of one kind share their configurations: each is looked at once.
     stands: dict[int, bool] = {}
-    found = []
+    found: list[list[int]] = []
     for part in instance.unfolded.jobs:
         most = math.inf if part.tenant is None else quota.get(part.tenant, math.inf)
         found.append([])

@@ -201,8 +201,8 @@ class WeightedFair(Policy):
     """Give each job a share of the GPUs in proportion to its weight, its longest path first.
 
     Again and again the job that holds the least for its weight gets room for its next stage, in the
-    fastest configuration within its share, or in its smallest one. What is then left goes to whoever
-    can use it. In one decision stages that run keep what they have.
+    fastest configuration within its share, or in its smallest one. What is then left goes to
+    whoever can use it. Stages that run keep what they have.
 
     Parameters
     ----------

@@ -11,7 +11,7 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from itertools import pairwise
 
 from alloc.models.project.data import ProjectData
 from alloc.objectives import objective as objective_of
@@ -87,14 +87,19 @@ def solve_stages(
             if settings.time_is_up():
                 break
     report(f"on hosts: {value:g}, bound {outcome.bound + offset:g}")
-    if runs_once(instance):
-        return replace(outcome, solution=best, bound=outcome.bound + offset)
-    return replace(
-        outcome,
-        solution=best,
-        bound=ProjectData(problem).bound(OBJECTIVES[objective]) + offset,
-        bound_proof="recomputed",
-        assumptions=(_PAUSES,),
+    bound, proof = outcome.bound, outcome.bound_proof
+    assumptions: tuple[str, ...] = ()
+    if not runs_once(instance):
+        bound, proof = ProjectData(problem).bound(OBJECTIVES[objective]), "recomputed"
+        assumptions = (_PAUSES,)
+    return Outcome(
+        best,
+        bound + offset,
+        proof,
+        outcome.backend,
+        outcome.backend_version,
+        outcome.limit,
+        assumptions=assumptions,
     )
 
 
@@ -117,7 +122,7 @@ def _plan(instance: Instance, problem: ProjectProblem, schedule: Schedule) -> Pr
     for part, ways in zip(instance.unfolded.jobs, usable(instance), strict=True):
         its = schedule.runs_of.get(part.id, ())
         if len({run.configuration for run in its}) != 1 or any(
-            a.end_s != b.start_s for a, b in zip(its, its[1:], strict=False)
+            a.end_s != b.start_s for a, b in pairwise(its)
         ):
             return None
         mode = ways.index(its[0].configuration)

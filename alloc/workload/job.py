@@ -195,7 +195,7 @@ class Job:
 
     @property
     def min_run_s(self) -> float:
-        """Least time in which the remaining work can be done, seconds; with stages the longest path."""
+        """Least time for the remaining work, seconds: with stages the longest path."""
         if not self.stages:
             return self.work_left / self.max_rate
         ends: dict[int, float] = {}

@@ -1,7 +1,7 @@
 """Tiny jobs with stages: every order in which stages are put in, every configuration and place.
 
-Each stage is put in as early as those before it, its job and the hosts let it. Objectives never gain
-by a later completion, so some order of putting in has an optimum.
+Each stage is put in as early as those before it, its job and the hosts let it. Objectives never
+gain by a later completion, so some order of putting in has an optimum.
 """
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ import itertools
 import math
 from collections.abc import Iterator
 from random import Random
+from typing import Any
 
-from alloc.objectives import objective as objective_of
+from alloc.objectives import SCHEDULE_OBJECTIVES
 from alloc.problems.allocation.instance import Instance
 from alloc.problems.allocation.stages import ends_of_jobs, graph_of
 from alloc.result import Limits
@@ -53,7 +54,7 @@ def make(rng: Random, scaled: bool, large: bool) -> Asked:
     for j in range(rng.randint(4, 8) if large else rng.randint(1, 3)):
         arrival = unit * rng.choice((0, 0, rng.randint(1, 12)))
         due = None if j and rng.random() < 0.3 else arrival + unit * rng.randint(0, 20)
-        about = {"weight": weight * rng.choice((1.0, 2.5)), "due_date_s": due}
+        about: dict[str, Any] = {"weight": weight * rng.choice((1.0, 2.5)), "due_date_s": due}
         about |= {"elasticity": "moldable", "preemptible": False}
         if j and rng.random() < 0.3:
             alone = stage(0)
@@ -67,7 +68,8 @@ def make(rng: Random, scaled: bool, large: bool) -> Asked:
 
 class _Enumeration:
     def __init__(self, instance: Instance, objective: str) -> None:
-        self.instance, self.objective = instance, objective_of(objective)
+        self.instance = instance
+        self.objective = next(o for o in SCHEDULE_OBJECTIVES if o.name == objective)
         self.parts, self.before = instance.unfolded.jobs, graph_of(instance).before
         self.room = [int(row[0]) // 1000 for row in instance.topology.capacity]
         self.best = math.inf
@@ -79,7 +81,9 @@ class _Enumeration:
             for k, part in enumerate(self.parts)
         }
         jobs = ends_of_jobs(self.instance, ends)
-        return self.objective.of_completions(self.instance.jobs, list(jobs.values()))
+        return self.objective.of_completions(
+            self.instance.jobs, [math.inf if end is None else end for end in jobs.values()]
+        )
 
     def places(self, count: int) -> Iterator[tuple[int, ...]]:
         """Yield every way to put so many tasks on hosts."""

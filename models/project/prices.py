@@ -6,11 +6,11 @@ With prices ``pi_r(t) >= 0`` of resources, constant between the moments of a gri
     sum_j [ min_C f_j(C) - sum_k lambda_k C  +  min over modes and starts of
             sum_k (u_kr Pi_r(S_k, S_k + d_k) + lambda_k (S_k + d_k + tail_k)) ]  -  sum_r c_r Pi_r,
 
-with Pi the integral of pi. The inner minimum runs over starts that keep the precedences of a forest:
-of the predecessors of a stage the one that ends last at the earliest; the others are left out. It is
-found from the last stages to the first, in buckets of time: a stage costs the least that it costs
-anywhere in its bucket, and frees those after it as if it began with the bucket. So nothing is
-rounded up, and the bound holds for times of any kind.
+with Pi the integral of pi. The inner minimum runs over starts that keep the precedences of a
+forest: of the predecessors of a stage the one whose earliest end is the latest; the others are left
+out. It is found from the last stages to the first, in buckets of time: a stage costs the least that
+it costs anywhere in its bucket, and frees those after it as if it began with the bucket. So nothing
+is rounded up, and the bound holds for times of any kind.
 
 A stage is in a schedule of at most a cost only in the modes and buckets through which some choice
 for its job is cheap enough: variable fixing by reduced costs.
@@ -90,17 +90,19 @@ class PricesOfGraph:
         self.data, self.objective, self.edges, self.factor = data, objective, edges, factor
         self.worth = worth * factor
         self.modes: list[int] = []
-        """Modes in the last relaxed solution, and below its starts, seconds: a schedule to be mended."""
         self.starts: list[float] = []
-        self.capacity = np.array([float(r.capacity) for r in data.renewable])
+        """Modes and starts, seconds, in the last relaxed solution: a schedule to be mended."""
+        self.capacity: Array = np.array([float(r.capacity) for r in data.renewable])
         self.num_rows = len(self.capacity)
         self.step = float(edges[1] - edges[0]) / buckets
-        self.times: Array = self.step * np.arange(buckets * (len(edges) - 1) + 1)
+        self.times: Array = self.step * np.arange(buckets * (len(edges) - 1) + 1, dtype=np.float64)
         self.first = np.minimum(data.heads / self.step, len(self.times) - 1).astype(np.int64)
         self.lengths = [np.array(row) for row in data.durations]
         # In whole buckets, and what is left of the last one.
         self.whole = [np.floor(row / self.step).astype(np.int64) for row in self.lengths]
-        self.rest = [row - n * self.step for row, n in zip(self.lengths, self.whole, strict=True)]
+        self.rest: list[Array] = [
+            row - n * self.step for row, n in zip(self.lengths, self.whole, strict=True)
+        ]
         self.parent = [self._parent(k) for k in range(data.num_activities)]
         self.children: list[list[int]] = [[] for _ in self.parent]
         for k, p in enumerate(self.parent):
@@ -148,7 +150,7 @@ class PricesOfGraph:
         return prices
 
     def _split(self, prices: Array) -> tuple[Array, Array]:
-        """Return the price of a unit for a second, shape (R, K), and the multipliers, shape (A,)."""
+        """Return prices of a unit for a second, shape (R, K), and multipliers of ends, (A,)."""
         rows = prices[: -self.data.num_activities].reshape(self.num_rows, -1)
         # Of whole rows: all of a resource for an interval.
         each = rows / np.maximum(self.capacity, 1.0)[:, None] / (self.edges[1] - self.edges[0])
@@ -208,7 +210,7 @@ class PricesOfGraph:
         return [found[k] for k in range(self.data.num_activities)], each, multipliers
 
     def _completion(self, j: int, rate: float) -> tuple[float, float]:
-        """Return the least of a job's cost less a rate times its completion, and that completion."""
+        """Return the least of a job's cost less rate times completion, and that completion."""
         job = self.data.problem.jobs[j]
         moments = [float(self.soonest[j]), float(self.latest[j])]
         if job.due_date_s is not None and moments[0] < job.due_date_s < moments[1]:
@@ -274,7 +276,7 @@ class PricesOfGraph:
         return self.relaxed(prices)[0] - math.fsum(prices)
 
     def windows(self, prices: Array, worth: float) -> list[list[tuple[float, float]]]:
-        """Return between which starts each mode of each activity is in a schedule of at most a cost.
+        """Return between which starts each mode can be in a schedule of at most a cost.
 
         One whose last start is before its first is in none.
 

@@ -1,7 +1,7 @@
 """Stages of jobs in an instance: what ends before what, and the jobs that they are parts of.
 
-Positions are those of `alloc.problems.allocation.instance.Instance.unfolded`, in which each stage is
-a job.
+Positions are those of `alloc.problems.allocation.instance.Instance.unfolded`, in which each stage
+is a job.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ _VALUE = 1000.0
 _EVERY = 5
 """Rounds of the ascent from one relaxed solution that is mended to the next: prices move slowly."""
 _ASCENT, _SLICE = 0.3, 0.5
-"""Of the time left: for prices, and for CP-SAT before a better schedule narrows its starts again."""
+"""Of the time left: for prices, and for CP-SAT before a better schedule leaves it fewer starts."""
 _LAST_S = 2.0
 """Seconds below which CP-SAT is not started again: it takes as long to get going."""
 _NO_MODES = "the budgets do not let every activity run in some mode; raise one or add modes"
@@ -56,8 +56,8 @@ def schedule_project(
 
     Every rule puts the activities in, in the modes of `quick_modes`; the best of these schedules
     starts CP-SAT, unless longest paths and the work on the resources prove it best already. For
-    sums over jobs, prices of time first raise the bound, order the activities for further schedules,
-    and leave CP-SAT only the starts that a better schedule may have.
+    sums over jobs, prices of time first raise the bound, order the activities for further
+    schedules, and leave CP-SAT only the starts that a better schedule may have.
 
     Parameters
     ----------
