@@ -155,9 +155,13 @@ class Job:
                         f"of {coarsest.size} per {coarsest.level}; let the slice divide the tasks."
                     )
 
-    @cached_property
+    @property
     def parts(self) -> tuple[Job, ...]:
         """What runs: the job, or each of its stages as a job ``JOB/STAGE`` of its own."""
+        return self._stage_jobs if self.stages else (self,)
+
+    @cached_property
+    def _stage_jobs(self) -> tuple[Job, ...]:
         return tuple(
             self.replace(
                 id=f"{self.id}/{stage.id}",
@@ -166,9 +170,9 @@ class Job:
                 stages=(),
             )
             for stage in self.stages
-        ) or (self,)
+        )
 
-    @cached_property
+    @property
     def predecessors(self) -> tuple[tuple[int, ...], ...]:
         """Positions in `parts` of what ends before each of them starts."""
         position = {stage.id: k for k, stage in enumerate(self.stages)}

@@ -249,15 +249,20 @@ class Instance(Problem):
             )
         return self.jobs[self.job_index[job_id]]
 
-    @cached_property
+    @property
     def unfolded(self) -> Instance:
         """The instance in which each stage is a job, ``JOB/STAGE``; itself without stages.
 
         Schedules, simulator and checker speak of these jobs, objectives and metrics of `jobs`.
         What must end before what is in `alloc.problems.allocation.stages`.
         """
+        return self if self._unfolded is None else self._unfolded
+
+    @cached_property
+    def _unfolded(self) -> Instance | None:
+        # Not itself: what holds itself is only freed by the garbage collector.
         if not any(job.stages for job in self.jobs):
-            return self
+            return None
         return dataclasses.replace(self, jobs=tuple(p for job in self.jobs for p in job.parts))
 
     @cached_property
