@@ -13,6 +13,8 @@ import math
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
+from alloc.clock import check_time, time_limit
+from alloc.errors import OutOfTime
 from alloc.models.project.data import ProjectData
 from alloc.objectives import objective as objective_of
 from alloc.packing import HostPool
@@ -80,12 +82,14 @@ def solve_stages(
     measure = objective_of(objective)
     best, value = start, math.inf if start is None else measure.evaluate(instance, start)
     if outcome.solution is not None:
-        for schedule in _schedules(instance, problem, outcome.solution):
-            found = measure.evaluate(instance, schedule)
-            if found < value and not verify(instance, schedule):
-                best, value = schedule, found
-            if settings.time_is_up():
-                break
+        try:
+            with time_limit(settings.seconds_left()):
+                for schedule in _schedules(instance, problem, outcome.solution):
+                    found = measure.evaluate(instance, schedule)
+                    if found < value and not verify(instance, schedule):
+                        best, value = schedule, found
+        except OutOfTime:
+            report("out of time for further schedules on hosts")
     report(f"on hosts: {value:g}, bound {outcome.bound + offset:g}")
     bound, proof = outcome.bound, outcome.bound_proof
     assumptions: tuple[str, ...] = ()
@@ -186,6 +190,7 @@ def _on_hosts(
     waiting = sorted(range(len(parts)), key=lambda k: (priority[k], k))
     now_s = 0.0
     while waiting:
+        check_time()
         while holding and holding[0][0] <= now_s:
             _, k = heapq.heappop(holding)
             pool.release(ways[k], runs[k].tasks)

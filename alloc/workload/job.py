@@ -203,8 +203,9 @@ class Job:
         if not self.stages:
             return self.work_left / self.max_rate
         ends: dict[int, float] = {}
+        predecessors = self.predecessors
         for k in order_of(self.stages, self.id):
-            ready = max((ends[p] for p in self.predecessors[k]), default=0.0)
+            ready = max((ends[p] for p in predecessors[k]), default=0.0)
             ends[k] = ready + self.stages[k].min_run_s
         return max(ends.values())
 

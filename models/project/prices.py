@@ -30,6 +30,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from alloc.clock import check_time
 from alloc.formulation import Array
 from alloc.models.project.data import ProjectData
 from alloc.problems.project import job_cost
@@ -205,6 +206,7 @@ class PricesOfGraph:
         paid = self._integral(each)
         found: dict[int, _Priced] = {}
         for k in reversed(self.data.problem.order):
+            check_time()
             after = [found[c] for c in self.children[k]]
             found[k] = self._stage(k, paid, float(multipliers[k]), after, self.times)
         return [found[k] for k in range(self.data.num_activities)], each, multipliers

@@ -31,8 +31,8 @@ _EVERY = 5
 """Rounds of the ascent from one relaxed solution that is mended to the next: prices move slowly."""
 _ASCENT, _SLICE = 0.3, 0.5
 """Of the time left: for prices, and for CP-SAT before a better schedule leaves it fewer starts."""
-_LAST_S = 2.0
-"""Seconds below which CP-SAT is not started again: it takes as long to get going."""
+_LAST_S = 4.0
+"""Seconds below which CP-SAT gets all the time left: it takes a second or two to get going."""
 _NO_MODES = "the budgets do not let every activity run in some mode; raise one or add modes"
 
 
@@ -76,7 +76,8 @@ def schedule_project(
     search.take(start)
     limit: Limit | None = None
     try:
-        limit = search.run()
+        with time_limit(settings.seconds_left()):
+            limit = search.run()
     except OutOfTime:
         limit = "time"
     except KeyboardInterrupt:
@@ -140,9 +141,9 @@ class _Search:
         if self.objective == "makespan" or self.plan is None:
             return self._ask_cpsat(None, self.settings.seconds_left())
         graph, prices = self._prices()
-        while not self.is_closed and self.settings.seconds_left() > _LAST_S:
-            windows = graph.windows(prices, self.value)
-            limit = self._ask_cpsat(windows, _SLICE * self.settings.seconds_left())
+        while not self.is_closed and not self.settings.time_is_up():
+            windows, left = graph.windows(prices, self.value), self.settings.seconds_left()
+            limit = self._ask_cpsat(windows, left if left < _LAST_S else _SLICE * left)
             if limit != "time":
                 return limit
         return None if self.is_closed else "time"
