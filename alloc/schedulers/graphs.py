@@ -93,6 +93,9 @@ class GraphPolicy(Policy):
     needs: Knowledge = "estimate"
     _skip = True
 
+    def __init__(self) -> None:
+        super().__init__()  # without the published rules of other policies
+
     def _allot(self, round_: Round, competing: Sequence[JobView]) -> None:
         keys: dict[str, dict[str, tuple[float, ...]]] = {}
         for view in competing:
