@@ -288,6 +288,21 @@ FAMILIES |= {
             "modes",
         ),
         Family(
+            name="stages",
+            code="F9",
+            title="Stages: when, in which configuration and on which hosts does each stage run?",
+            problem=INSTANCE,
+            solution=SCHEDULE,
+            solution_kind="solution",
+            page="alloc.models.stages",
+            objective="weighted_jct",
+            objectives=("weighted_jct", "mean_jct", "makespan", "tardiness"),
+            methods={AUTO: "alloc.solving.stages:solve_stages"},
+            features=("stages",),
+            measure=_MEASURE,
+            checker=_CHECKER,
+        ),
+        Family(
             name="pipeline",
             code="F9",
             title="Pipeline: which consecutive layers of a model does each device run?",
@@ -374,6 +389,9 @@ def family_of(problem: Any, name: str | None = None) -> Family:
                 f"{type(problem).__name__} is the problem of no family; give one of: "
                 f"{', '.join(_kinds(FAMILIES.values()))}."
             )
+        if "stages" in getattr(problem, "features", ()):
+            # A graph of stages is a question of its own, which no other family of instances takes.
+            found = [f for f in found if "stages" in f.features]
         return next((f for f in found if f.default), found[0])
     chosen = require_family(name)
     if not chosen.takes(problem):

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from alloc.problems.allocation.instance import Instance
 from alloc.problems.allocation.solution import Assignment, Run, Schedule, TaskPlacement
+from alloc.problems.allocation.stages import ends_of_jobs
 from alloc.workload import Job
 
 WORK_TOLERANCE = 1e-9
@@ -85,8 +86,14 @@ def follow(job: Job, runs: Sequence[Run], running: Assignment | None = None) -> 
 
 def completions(instance: Instance, schedule: Schedule) -> dict[str, float | None]:
     """Return the completion of every job in seconds, None for jobs that do not complete."""
+    ends = ends_of_parts(instance, schedule)
+    return ends if instance.unfolded is instance else ends_of_jobs(instance, ends)
+
+
+def ends_of_parts(instance: Instance, schedule: Schedule) -> dict[str, float | None]:
+    """Return the completion of every job of an instance unfolded, so also of each stage."""
     running = {assignment.job: assignment for assignment in instance.running}
     return {
         job.id: follow(job, schedule.runs_of.get(job.id, ()), running.get(job.id)).completion_s
-        for job in instance.jobs
+        for job in instance.unfolded.jobs
     }

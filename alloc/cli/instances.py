@@ -123,7 +123,7 @@ def _facts_of_other(problem: Any) -> list[tuple[str, object]]:
 
 
 def _facts(problem: "Instance") -> list[tuple[str, object]]:
-    topology, jobs = problem.topology, problem.jobs
+    topology, jobs, parts = problem.topology, problem.jobs, problem.unfolded.jobs
     kinds = sorted({job.elasticity for job in jobs})
     arrivals = [job.arrival_s for job in jobs]
     return [
@@ -131,7 +131,8 @@ def _facts(problem: "Instance") -> list[tuple[str, object]]:
         ("cluster", f"{topology.name}: {topology.num_hosts} hosts, {topology.num_gpus} GPUs"),
         ("GPU types", ", ".join(sorted({t for t in topology.gpu_types if t})) or None),
         ("jobs", f"{len(jobs)} ({', '.join(kinds)})"),
-        ("configurations", sum(len(job.configurations) for job in jobs)),
+        *([("stages", len(parts))] if "stages" in problem.features else []),
+        ("configurations", sum(len(part.configurations) for part in parts)),
         ("arrivals", f"{min(arrivals):g} s to {max(arrivals):g} s"),
         ("deadlines", sum(job.deadline_s is not None for job in jobs)),
         ("slot", "none: continuous time" if problem.slot_s is None else f"{problem.slot_s:g} s"),

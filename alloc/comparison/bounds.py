@@ -167,7 +167,9 @@ def runs_once(instance: Instance) -> bool:
 
 
 def _formulation(instance: Instance, settings: Settings, start: Schedule | None) -> str:
-    """Return what is solved: in continuous time, jobs that run once have a sharper formulation."""
+    """Return what is solved: stages, and jobs that run once in continuous time, stand apart."""
+    if "stages" in instance.features:
+        return "stages"
     if (
         settings.formulation != "malleable"
         or settings.backend != "auto"

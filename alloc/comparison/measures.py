@@ -12,6 +12,7 @@ import numpy as np
 from alloc.comparison.settings import OPTIMUM
 from alloc.problems.allocation.instance import Instance
 from alloc.problems.allocation.solution import Schedule
+from alloc.problems.allocation.stages import starts_of_jobs
 from alloc.progress import completions
 
 if TYPE_CHECKING:
@@ -95,7 +96,7 @@ def measure_schedule(instance: Instance, schedule: Schedule) -> dict[str, float]
         speed_error=0.0,
         schedule=schedule,
         completion_s=ends,
-        start_s={j.id: r[0].start_s if (r := runs_of.get(j.id)) else None for j in instance.jobs},
+        start_s=starts_of_jobs(instance, {job: runs[0].start_s for job, runs in runs_of.items()}),
         # Nothing was decided over time, and nothing is late: the checker saw to the limits.
         decision_s=np.zeros(0),
         end_s=max((end for end in ends.values() if end is not None), default=0.0),

@@ -72,8 +72,9 @@ DESCRIPTIONS: Mapping[Any, Mapping[str, str]] = {
         "preferred": "Level that should hold all tasks in one domain.",
     },
     Job: {
-        "work": "Total work, work units of the rates, more than 0.",
-        "configurations": "Name of one of configuration_sets, or a list of configurations.",
+        "work": "Total work, work units of the rates, more than 0; left out of a job with stages.",
+        "configurations": "Name of one of configuration_sets, or a list of configurations; left "
+        "out of a job with stages.",
         "weight": "Importance, more than 0.",
         "tenant": "Tenant whose quota the job uses.",
         "restart_cost_s": "Seconds without progress at each resumption or move, 0 or more.",

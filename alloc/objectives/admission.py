@@ -77,7 +77,7 @@ def _value(instance: Instance, schedule: Schedule) -> float:
 def _gpu_time(instance: Instance, schedule: Schedule) -> float:
     total = 0.0
     for run in schedule.runs:
-        job = instance.job(run.job)
+        job = instance.unfolded.job(run.job)
         if not is_best_effort(job):
             gpus = job.configurations[run.configuration].demand[0] / MILLI
             total += gpus * (run.end_s - run.start_s) / 3600.0

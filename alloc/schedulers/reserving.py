@@ -52,7 +52,10 @@ class Reservations:
             current = view.current
             assert current is not None
             configuration = view.configurations[current.configuration]
-            end_s = state.now_s + run_s(view, configuration)
+            # What runs holds its hosts now, even if the time that it has left is lost in the sum.
+            end_s = max(
+                state.now_s + run_s(view, configuration), math.nextafter(state.now_s, math.inf)
+            )
             self._held.append(_Held(state.now_s, end_s, configuration, current.tasks))
             if state.slot_s is not None:
                 self.started.append(current)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from bisect import insort
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -16,6 +17,7 @@ from alloc.schedulers.state import ClusterState, Decision, JobTable, JobView
 from alloc.simulation.information import Forecast
 from alloc.simulation.live import LiveJob
 from alloc.simulation.rules import Referee
+from alloc.simulation.stages import StagedJobs
 
 Progress = Callable[[int, int], None]
 
@@ -45,7 +47,7 @@ class Engine:
     Parameters
     ----------
     instance
-        The truth.
+        The truth. Here each stage of its jobs is a job, which arrives when those before it end.
     name
         Name of who decides, for messages.
     forecast
@@ -67,6 +69,8 @@ class Engine:
         max_time_s: float | None,
         progress: Progress | None,
     ) -> None:
+        self._staged = None if instance.unfolded is instance else StagedJobs(instance, forecast)
+        instance = instance.unfolded
         self.instance = instance
         self.name = name
         self.max_time_s = float("inf") if max_time_s is None else max_time_s
@@ -78,8 +82,9 @@ class Engine:
         self.live: dict[int, LiveJob] = {}
         self.record = Record()
         # Positions, popped from the end: the next job to arrive is the last.
-        jobs = instance.jobs
-        self._arrivals = sorted(range(len(jobs)), key=lambda j: (-jobs[j].arrival_s, -j))
+        self._arrival_s = [job.arrival_s for job in instance.jobs]
+        first = range(len(instance.jobs)) if self._staged is None else self._staged.first
+        self._arrivals = sorted(first, key=self._from_the_end)
         self.num_complete = 0
         self.end_s = 0.0
         self.decision_s: list[float] = []
@@ -109,13 +114,19 @@ class Engine:
     @property
     def next_arrival_s(self) -> float:
         """Arrival of the next job, seconds, infinite if none is to come."""
-        return self.instance.jobs[self._arrivals[-1]].arrival_s if self._arrivals else math.inf
+        return self._arrival_s[self._arrivals[-1]] if self._arrivals else math.inf
+
+    def _from_the_end(self, position: int) -> tuple[float, int]:
+        return (-self._arrival_s[position], -position)
 
     def admit(self) -> LiveJob:
         """Let the next job into the system."""
         position = self._arrivals.pop()
         job = self.instance.jobs[position]
-        live = self._forecast.live_job(position, job, self._ran_before.get(job.id))
+        if self._staged is None:
+            live = self._forecast.live_job(position, job, self._ran_before.get(job.id))
+        else:
+            live = self._staged.live_job(position)
         self.live[position] = live
         self.active[live.job.id] = live
         self.jobs.add(live.view)
@@ -166,6 +177,10 @@ class Engine:
         del self.live[live.view.position]
         self.record.enter(live)
         self.jobs.remove(job_id)
+        if self._staged is not None:
+            for k, moment_s in self._staged.complete(live):
+                self._arrival_s[k] = moment_s
+                insort(self._arrivals, k, key=self._from_the_end)
         self.num_complete += 1
         if self._progress is not None:
             self._progress(self.num_complete, len(self.instance.jobs))

@@ -38,7 +38,7 @@ class Metrics:
         GPU time held until the makespan over GPU time there was, 0 to 1; NaN without GPUs.
     mean_fairness, max_fairness
         Finish-time fairness rho, more than 0; above 1 a job did worse than alone in its fair share
-        (see `finish_time_fairness`).
+        (see `finish_time_fairness`); NaN where a job has stages.
     mean_decision_s, p99_decision_s
         Wall time of a decision, seconds.
     restarts, migrations
@@ -110,9 +110,10 @@ def metrics_of(result: SimulationResult) -> Metrics:
 def _gpu_h(schedule: Schedule, jobs: Sequence[Job]) -> float:
     """Return the GPU time that jobs hold, GPU h."""
     return math.fsum(
-        job.configurations[run.configuration].demand[0] / MILLI * (run.end_s - run.start_s) / 3600
+        part.configurations[run.configuration].demand[0] / MILLI * (run.end_s - run.start_s) / 3600
         for job in jobs
-        for run in schedule.runs_of.get(job.id, ())
+        for part in job.parts
+        for run in schedule.runs_of.get(part.id, ())
     )
 
 
@@ -166,7 +167,8 @@ def finish_time_fairness(
       cluster's capacity B_k of resource k (of the configuration's GPU type, where it names one);
     - ``rho_j = JCT_j * rate / (work left at the start)``.
 
-    A job that completes as fast as in its share has rho 1; below 1 it gained by sharing.
+    A job that completes as fast as in its share has rho 1; below 1 it gained by sharing. Of a job
+    with stages rho is not known, NaN: what it takes alone in a share is a schedule of its own.
 
     Parameters
     ----------
@@ -185,6 +187,8 @@ def finish_time_fairness(
         end_s = completion_s[job.id]
         if end_s is None:
             rho[job.id] = math.inf
+        elif job.stages:
+            rho[job.id] = math.nan
         else:
             rate = _rate_alone(instance, job, rivals)
             rho[job.id] = (end_s - job.arrival_s) * rate / job.work_left

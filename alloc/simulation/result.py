@@ -99,7 +99,10 @@ def gpus_over_time(
     """
     runs = schedule.runs
     gpus = np.array(
-        [instance.job(run.job).configurations[run.configuration].demand[0] for run in runs],
+        [
+            instance.unfolded.job(run.job).configurations[run.configuration].demand[0]
+            for run in runs
+        ],
         dtype=np.int64,
     )
     times = np.array([run.start_s for run in runs] + [run.end_s for run in runs])

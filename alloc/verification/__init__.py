@@ -14,6 +14,7 @@ from alloc.verification.capacity import check_capacity
 from alloc.verification.claims import check_claims as check_claims
 from alloc.verification.moves import check_moves
 from alloc.verification.placement import check_assignment
+from alloc.verification.precedence import check_precedence
 from alloc.verification.rules import check_affinities
 from alloc.verification.time import check_runs
 from alloc.verification.violation import Violation as Violation
@@ -38,12 +39,15 @@ def verify(
     -------
     list of Violation
         Empty when the solution is feasible. In a schedule every job must complete, but those that
-        may be refused (`Job.refusable`), never run, and that the schedule names as unplaced.
+        may be refused (`Job.refusable`), never run, and that the schedule names as unplaced. The
+        runs of a job with stages are those of its stages, by their ids in `Instance.unfolded`.
     """
     if isinstance(solution, Allocation):
         found = _verify_allocation(instance, solution)
     else:
-        found = _verify_schedule(instance, solution)
+        found = _verify_schedule(instance.unfolded, solution)
+        if instance.unfolded is not instance:
+            found += check_precedence(instance, solution)
     known: dict[tuple[str, tuple[str, ...]], float] = {}
     for v in accept:
         known[v.code, v.ids] = max(known.get((v.code, v.ids), 0.0), v.amount)

@@ -22,6 +22,7 @@ from benchmarks.tiny.rules import RULES
 from benchmarks.tiny.serving import INFERENCE, QUOTAS
 from benchmarks.tiny.sharing import COLOCATION, SHARING
 from benchmarks.tiny.sizing import SIZING
+from benchmarks.tiny.stages import STAGES
 
 _PLAIN = (
     ROUND,
@@ -42,6 +43,7 @@ _PLAIN = (
     CHECKPOINTING,
     PIPELINE,
     PROJECT,
+    STAGES,
 )
 _WITHOUT_UNITS = (GANG,)
 """One gang is placed or not: nothing in its problem has a weight."""
