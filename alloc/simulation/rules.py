@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from typing import NoReturn
 
@@ -11,7 +12,9 @@ from alloc.problems.allocation.instance import Instance
 from alloc.problems.allocation.solution import Assignment, Run
 from alloc.schedulers.state import Decision
 from alloc.simulation.live import LiveJob
+from alloc.topology import Topology
 from alloc.verification.capacity import check_capacity
+from alloc.verification.outages import check_outages
 from alloc.verification.placement import check_assignment
 
 _FEW = 8
@@ -58,6 +61,15 @@ class Referee:
                 self._instance, assignment.job, assignment.configuration, assignment.tasks
             ):
                 self.refuse(assignment.job, now_s, violation.sentence)
+            begun = Run(
+                assignment.job,
+                assignment.configuration,
+                now_s,
+                math.nextafter(now_s, math.inf),
+                assignment.tasks,
+            )
+            for violation in check_outages(self._instance, (begun,)):
+                self.refuse(assignment.job, now_s, violation.sentence)
             last = live.view.last
             if (
                 live.job.elasticity != "malleable"
@@ -96,6 +108,14 @@ class Referee:
             self.refuse(
                 live.job.id, now_s, f'job "{live.job.id}" is not preemptible but is paused.'
             )
+
+    def move_to(self, topology: Topology) -> None:
+        """Enter what runs in a new ledger, of hosts that offer something else than before."""
+        self.ledger = HostPool(topology)
+        for live in self._active.values():
+            if live.assignment is not None:
+                configuration = live.job.configurations[live.assignment.configuration]
+                self.ledger.take(configuration, live.assignment.tasks)
 
     def take(self, assignment: Assignment) -> None:
         """Enter an assignment in the ledger; `check_room` tells whether there was room."""

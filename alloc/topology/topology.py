@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Container, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 HOST = "host"
 GPU = "gpu"
+CLOSED = "closed"
+"""Name of the type of hosts that offer nothing; see `Topology.with_closed`."""
 
 
 @dataclass(frozen=True)
@@ -212,6 +214,25 @@ class Topology(Tabular):
         if set(names) <= set(self.resource_names):
             return self
         return self.replace(resources=on_axis(self.resources, names))
+
+    def with_closed(self, closed: Container[str]) -> Topology:
+        """Return the topology with hosts that offer nothing: they stand where they stood.
+
+        Parameters
+        ----------
+        closed
+            Ids of the hosts. Of what is the cluster's own nothing goes.
+        """
+        kind = CLOSED
+        while kind in self._type_by_name:
+            kind += "-"
+        return self.replace(
+            host_types=(*self.host_types, HostType(kind)),
+            hosts=tuple(
+                dataclasses.replace(host, type=kind) if host.id in closed else host
+                for host in self.hosts
+            ),
+        )
 
     @cached_property
     def domain_of_host(self) -> Mapping[str, npt.NDArray[np.int64]]:

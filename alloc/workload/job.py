@@ -53,6 +53,11 @@ class Job:
         Rules about the domains that its tasks stand in.
     refusable
         Whether a schedule may leave the job out: an admission decides. Every other job is promised.
+    checkpoint_s
+        Seconds of progress after which its state is saved, again and again, while a run goes on: a
+        run that fails keeps what it did up to the last save. 0: nothing is ever lost; ``None``: the
+        state is saved only where a run ends in order, and one that fails has done nothing. What
+        the saves cost belongs into the rates.
     """
 
     id: str
@@ -70,6 +75,7 @@ class Job:
     model: str | None = None
     placement: PlacementRules = NO_RULES
     refusable: bool = False
+    checkpoint_s: float | None = None
 
     def __post_init__(self) -> None:
         if not self.id:
@@ -85,7 +91,7 @@ class Job:
                 f"{where}: work_done {self.work_done:g} is not less than its work {self.work:g}; "
                 "leave finished jobs out."
             )
-        for field in ("deadline_s", "due_date_s"):
+        for field in ("deadline_s", "due_date_s", "checkpoint_s"):
             value = getattr(self, field)
             if value is not None:
                 require_time(value, where, field)
