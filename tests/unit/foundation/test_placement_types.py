@@ -9,6 +9,7 @@ import pytest
 from alloc.errors import InstanceError, UnsupportedFeatureError
 from alloc.families import FAMILIES
 from alloc.problems.allocation.instance import FEATURES, Affinity, Instance, Moves, Tenant
+from alloc.problems.allocation.outages import Outage
 from alloc.topology import Domain, Host, HostType, Topology
 from alloc.workload import Configuration, Job, PlacementRules, Slice, Spread, TaskGroup, rigid_gang
 
@@ -123,6 +124,7 @@ FEATURED = {
     "affinities": instance(affinities=(Affinity("apart", "rack", ("a", "b")),)),
     "moves": instance(moves=Moves()),
     "refusal": instance(job("a", refusable=True, deadline_s=9.0)),
+    "outages": instance(outages=(Outage("host-0", 0.0),)),
     "borrowing": instance(tenants=(Tenant("red", 1000, "pool"),)),
 }
 
