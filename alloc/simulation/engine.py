@@ -152,7 +152,7 @@ class Engine:
         ]
         for live in hit:
             stop(live)
-        if fell or came_back:
+        if (fell or came_back) and self.hosts.any_up:
             topology = self.hosts.topology()
             self.state.topology, self.state.pool = topology, HostPool(topology)
             self.referee.move_to(topology)

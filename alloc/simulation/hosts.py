@@ -56,5 +56,5 @@ class HostWatch:
         return fell, came_back
 
     def topology(self) -> Topology:
-        """Return the cluster as it stands, in which hosts that are down offer nothing."""
-        return self._topology.with_closed(self._down) if self._down else self._topology
+        """Return the cluster as it stands, some host up: without those that are down."""
+        return self._topology.without_hosts(self._down) if self._down else self._topology

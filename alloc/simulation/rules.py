@@ -110,7 +110,7 @@ class Referee:
             )
 
     def move_to(self, topology: Topology) -> None:
-        """Enter what runs in a new ledger, of hosts that offer something else than before."""
+        """Enter what runs in the ledger of the cluster as it stands, without hosts that are down."""
         self.ledger = HostPool(topology)
         for live in self._active.values():
             if live.assignment is not None:
@@ -135,7 +135,7 @@ class Referee:
 
     def check_room(self, taken: Iterable[Assignment], now_s: float) -> None:
         """Refuse assignments, already taken, that put a host, GPU or tenant over its limit."""
-        index = self._instance.topology.host_index
+        index = self.ledger.topology.host_index
         free, open_gpus = self.ledger.free, self.ledger.open_gpus
         taken = tuple(taken)
         # One look at all hosts is cheaper than one for each of many tasks.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Container, Hashable, Iterable, Mapping
+from collections.abc import Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
 HOST = "host"
 GPU = "gpu"
-CLOSED = "closed"
-"""Name of the type of hosts that offer nothing; see `Topology.with_closed`."""
 
 
 @dataclass(frozen=True)
@@ -215,22 +213,20 @@ class Topology(Tabular):
             return self
         return self.replace(resources=on_axis(self.resources, names))
 
-    def with_closed(self, closed: Container[str]) -> Topology:
-        """Return the topology with hosts that offer nothing: they stand where they stood.
+    def without_hosts(self, leaving: Collection[str]) -> Topology:
+        """Return the topology without some hosts, and their links; domains stay.
 
         Parameters
         ----------
-        closed
-            Ids of the hosts. Of what is the cluster's own nothing goes.
+        leaving
+            Ids of the hosts, not all of them.
         """
-        kind = CLOSED
-        while kind in self._type_by_name:
-            kind += "-"
         return self.replace(
-            host_types=(*self.host_types, HostType(kind)),
-            hosts=tuple(
-                dataclasses.replace(host, type=kind) if host.id in closed else host
-                for host in self.hosts
+            hosts=tuple(host for host in self.hosts if host.id not in leaving),
+            links=tuple(
+                link
+                for link in self.links
+                if link.a.split("/")[0] not in leaving and link.b.split("/")[0] not in leaving
             ),
         )
 

@@ -48,7 +48,7 @@ class Repacking:
     information = "order of arrival, where running jobs are; solves for the fewest moves"
     features: ClassVar[tuple[str, ...]] = ("placement rules",)
     _tree: Tree | None = field(default=None, init=False, repr=False)
-    _hopeless: tuple[str, frozenset[str]] | None = field(default=None, init=False, repr=False)
+    _hopeless: tuple[object, ...] | None = field(default=None, init=False, repr=False)
 
     def reset(self) -> None:
         """Forget everything; called before each simulation."""
@@ -110,7 +110,7 @@ class Repacking:
     ) -> dict[str, Assignment] | None:
         """Return a placement of all running jobs with one more, or None if none is found."""
         smallest = min(configuration.demand[0] for configuration in view.configurations)
-        question = (view.id, frozenset(now))
+        question = (view.id, frozenset(now), state.topology)
         if not self.move_budget or question == self._hopeless:
             return None
         free = HostPool(state.topology)
