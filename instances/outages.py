@@ -32,7 +32,7 @@ from alloc.units import require_non_negative, require_positive
 from alloc.workload import Job
 
 HOST_MTBF_S = GPU_MTBF_S / 8
-"""Mean time between failures of a host of eight GPUs in Llama 3's pre-training, seconds: 264 days."""
+"""Mean time between failures of a host of eight GPUs of Llama 3's, seconds: 264 days."""
 REPAIR_S = 6 * 3600.0
 """Mean time to repair, seconds: in the middle of what Schroeder and Gibson saw."""
 MIN_SHAPE = 0.1
@@ -70,8 +70,8 @@ def draw_outages(
     repair_s
         Mean time to repair of hosts and domains, seconds, more than 0.
     shape
-        Shape of the Weibull distribution, `MIN_SHAPE` or more. 1: exponential, a failure is as likely at
-        any time; below 1, as Schroeder and Gibson found (0.7 to 0.8): likelier just after a repair.
+        Shape of the Weibull distribution, `MIN_SHAPE` or more. 1: exponential, a failure is as
+        likely at any time; below 1, as Schroeder and Gibson found: likelier just after a repair.
     level
         A level of the topology whose domains fail as a whole (rack, pod ...), or None.
     level_mtbf_s

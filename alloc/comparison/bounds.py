@@ -154,10 +154,10 @@ def solve_bound(instance: Instance, settings: Settings, start: Schedule | None =
 def without_outages(instance: Instance) -> Instance:
     """Return an instance whose bound holds for every schedule among outages of hosts.
 
-    Take such a schedule. Let runs that fail in a slot last to its end, where nothing else could begin
-    on their hosts, and end a job's runs when its work is done. Nothing is lost now, no restart comes
-    to be that was not there, so no job completes later; and all rules hold but one: what failed may
-    pause, preemptible or not. So every job may, here.
+    Take such a schedule. Let runs that fail in a slot last to its end, where nothing else could
+    begin on their hosts, and end a job's runs when its work is done. Nothing is lost now, and no
+    restart is new, so no job completes later; and all rules hold but one: what failed may pause,
+    preemptible or not. So every job may, here.
 
     Parameters
     ----------
@@ -168,9 +168,7 @@ def without_outages(instance: Instance) -> Instance:
     return instance.replace(jobs=jobs, outages=())
 
 
-def _bound_despite_outages(
-    instance: Instance, settings: Settings, start: Schedule | None
-) -> Bound:
+def _bound_despite_outages(instance: Instance, settings: Settings, start: Schedule | None) -> Bound:
     """Return the bound of the instance without its outages, and the schedule to start from.
 
     A solved schedule would use hosts that are down, and the simulated one keeps no rule of slots

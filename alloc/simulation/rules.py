@@ -110,7 +110,7 @@ class Referee:
             )
 
     def move_to(self, topology: Topology) -> None:
-        """Enter what runs in the ledger of the cluster as it stands, without hosts that are down."""
+        """Enter what runs in the ledger of the cluster as it stands."""
         self.ledger = HostPool(topology)
         for live in self._active.values():
             if live.assignment is not None:

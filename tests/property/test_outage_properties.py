@@ -49,7 +49,7 @@ def check(instance: Instance, name: str) -> SimulationResult:
 def test_every_scheduler_survives_hosts_that_fail(
     name: str, instance: Instance, slot_s: float | None
 ) -> None:
-    """No run on a host that is down, no work that was lost counted, and all jobs done in the end."""
+    """No run on a host that is down, no lost work counted, and all jobs done in the end."""
     try:
         result = check(instance.replace(slot_s=slot_s), name)
     except UnsupportedFeatureError:

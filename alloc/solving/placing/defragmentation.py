@@ -28,7 +28,7 @@ from alloc.solving.placing.standing import (
     quota_within,
 )
 from alloc.solving.solver import solve
-from alloc.topology import Topology, hosts_in
+from alloc.topology import hosts_in
 from alloc.verification import Violation, initial_violations, verify
 from alloc.verification.migration import verify_migration
 

@@ -160,14 +160,17 @@ def test_schedulers_see_a_host_go_down_when_it_does() -> None:
 
     instance = world(job(), hosts=2, outages=(Outage("host-1", 40.0, 80.0),))
     simulate(instance, watch, max_time_s=101.0)
-    assert seen == [
-        (0.0, 4000, 4),
-        (25.0, 4000, 4),
-        (50.0, 2000, 2),
-        (75.0, 2000, 2),
-        (80.0, 4000, 4),
-        (105.0, 4000, 4),
-    ][: len(seen)]
+    assert (
+        seen
+        == [
+            (0.0, 4000, 4),
+            (25.0, 4000, 4),
+            (50.0, 2000, 2),
+            (75.0, 2000, 2),
+            (80.0, 4000, 4),
+            (105.0, 4000, 4),
+        ][: len(seen)]
+    )
     assert len(seen) >= 5
 
 
@@ -204,7 +207,10 @@ def test_the_checker_knows_outages_by_itself() -> None:
     ("outages", "sentence"),
     [
         ((Outage("host-9", 1.0),), 'an outage is of host "host-9", which is not in the topology'),
-        ((Outage("host-0", 1.0, 5.0), Outage("host-0", 4.0)), "goes down at 4 s, but is down since"),
+        (
+            (Outage("host-0", 1.0, 5.0), Outage("host-0", 4.0)),
+            "goes down at 4 s, but is down since",
+        ),
         ((Outage("host-0", 1.0), Outage("host-0", 9.0)), "goes down at 9 s, but is down since 1 s"),
     ],
 )
@@ -240,7 +246,7 @@ WORLDS = (
 def test_outages_before_the_first_arrival_are_fewer_hosts_afterwards(
     instance: Instance, name: str
 ) -> None:
-    """Hosts that never come back are hosts that are not there: the same jobs end at the same time."""
+    """Hosts that never come back are not there: the same jobs end at the same times."""
     last = instance.topology.hosts[-1].id
     late = tuple(
         job.replace(arrival_s=job.arrival_s + 1200.0, restart_cost_s=30.0) for job in instance.jobs
