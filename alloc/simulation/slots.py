@@ -56,10 +56,11 @@ class SlotClock:
             if now_s >= engine.max_time_s or self._waits_for_ever():
                 self.stop()
                 return False
-            if engine.move_hosts(now_s, partial(_fail, now_s=now_s)):
-                self._idle = 0
             while _slot_of(engine.next_arrival_s, self._slot_s) <= self._slot:
                 engine.admit()
+            # After the arrivals: what ran before the start may have run on a host that is down.
+            if engine.move_hosts(now_s, partial(_fail, now_s=now_s)):
+                self._idle = 0
             if engine.hosts.any_up:
                 _show(engine)
                 engine.ask(now_s)
