@@ -120,14 +120,14 @@ class Repacking:
             return None  # no moves make up for GPUs or quota that are not there
         quota = () if left is None else (Tenant(str(view.tenant), max(left, 0)),)
         jobs = [job_of(views[name]).replace(tenant=None) for name in now]
-        instance = Instance(
-            "repacking",
-            state.topology,
-            (*jobs, job_of(view)),
-            tenants=quota,
-            running=tuple(now.values()),
-        )
-        try:
+        try:  # a job may fit nowhere while hosts are down
+            instance = Instance(
+                "repacking",
+                state.topology,
+                (*jobs, job_of(view)),
+                tenants=quota,
+                running=tuple(now.values()),
+            )
             found = make_room(
                 instance,
                 view.id,

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 Alloc = Callable[..., Any]
-DRAWN = "mtbf_s=20000,repair_s=4000,checkpoint_s=1200,save_s=60"
+DRAWN = "mtbf_s=20000,repair_s=4000,checkpoint_s=120,save_s=1"
 
 
 def test_simulate_with_failures(run: Alloc) -> None:

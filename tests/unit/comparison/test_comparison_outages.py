@@ -36,7 +36,7 @@ def test_a_failure_may_help_jobs_that_must_not_pause() -> None:
     quiet = Instance("trap", flat_cluster("c", BOX, 1), jobs)
     best = solve(quiet, "moldable", objective="weighted_jct").certificate.objective
     failing = quiet.replace(outages=(Outage("host-0", 10.0, 10.5),))
-    found = compare([failing], ["srtf"], time_limit_s=10.0)
+    found = compare([failing], ["srtf"], time_limit_s=1.0)
     row = next(row for row in found.rows if row.scheduler == "srtf")
     assert best is not None
     assert row.objective < best, "the failure helps"
@@ -54,7 +54,7 @@ def test_no_row_beats_the_bound_and_the_best_row_is_the_best_known(slot_s: float
     instance = elastic if slot_s else gangs
     failing = with_failures(with_checkpoints(instance, 300.0, 5.0), mtbf_s=4000.0, repair_s=900.0)
     assert failing.outages
-    found = compare([failing], ["fifo", "srtf", "easy-backfill"], time_limit_s=5.0)
+    found = compare([failing], ["fifo", "srtf", "easy-backfill"], time_limit_s=1.0)
     assert not [row.error for row in found.rows if row.error]
     values = {row.scheduler: row.objective for row in found.rows}
     assert values[OPTIMUM] == min(values.values())
@@ -74,7 +74,7 @@ def test_where_every_schedule_is_left_unfinished_the_bound_has_none() -> None:
     """The bound is there, and the optimum's row says that no schedule is."""
     job = Job("a", 0.0, 100.0, WHOLE, elasticity="rigid")
     failing = Instance("w", flat_cluster("c", BOX, 1), (job,), outages=(Outage("host-0", 50.0),))
-    found = compare([failing], ["fifo"], time_limit_s=5.0)
+    found = compare([failing], ["fifo"], time_limit_s=1.0)
     bound = found.bound("w")
     assert (bound.value, bound.schedule) == (100.0, None)
     assert "No schedule was found" in certificate_sentence(bound)
