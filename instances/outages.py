@@ -100,7 +100,7 @@ def draw_outages(
             raise InstanceError(f"{where}: {name} is {value:g}; it must be more than 0.")
     if level is None and math.isfinite(level_mtbf_s):
         raise InstanceError(f"{where}: level_mtbf_s is given, but no level; name the level.")
-    units = [((host.id,), mtbf_s) for host in topology.hosts]
+    units: list[tuple[tuple[str, ...], float]] = [((h.id,), mtbf_s) for h in topology.hosts]
     units += [(hosts, level_mtbf_s) for hosts in _hosts_of(topology, level)]
     expected = sum(len(hosts) * until_s / (mean_s + repair_s) for hosts, mean_s in units)
     if expected > MAX_OUTAGES:

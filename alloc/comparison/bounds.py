@@ -182,7 +182,7 @@ def _bound_despite_outages(instance: Instance, settings: Settings, start: Schedu
     )
     if certificate.status != "infeasible":
         certificate = certificate.replace(status="no_solution")
-    result = Result(None, certificate, solved.result.log)
+    result: Result[Solution] = Result(None, certificate, solved.result.log)
     bound = Bound(instance.name, instance.fingerprint, result, {}, solved.error)
     return bound if start is None else with_schedule(bound, instance, start, SIMULATED)
 

@@ -250,8 +250,12 @@ def _draw_jobs(
         gid="completions",
         zorder=4,
     )
-    failed = [run for run in schedule.runs if instance.downtime.fails(run.tasks, run.end_s)]
-    failed = [run for run in failed if ends[run.job] is None or run.end_s < ends[run.job]]
+    failed = [
+        run
+        for run in schedule.runs
+        if instance.downtime.fails(run.tasks, run.end_s)
+        and ((end := ends[run.job]) is None or run.end_s < end)
+    ]
     if failed:
         ax.plot(
             np.array([run.end_s for run in failed]) / unit_s,

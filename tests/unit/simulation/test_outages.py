@@ -291,4 +291,4 @@ def test_a_later_repair_never_helps_a_lone_job() -> None:
             ).completion_s["a"]
             for end_s in (50.5, 60.0, 99.0, 1000.0)
         ]
-        assert ends == sorted(ends)  # type: ignore[type-var]
+        assert ends == sorted(ends)
