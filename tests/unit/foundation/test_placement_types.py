@@ -124,7 +124,7 @@ FEATURED = {
     "affinities": instance(affinities=(Affinity("apart", "rack", ("a", "b")),)),
     "moves": instance(moves=Moves()),
     "refusal": instance(job("a", refusable=True, deadline_s=9.0)),
-    "outages": instance(outages=(Outage("host-0", 0.0),)),
+    "outages": instance(outages=(Outage("h0", 0.0),)),
     "borrowing": instance(tenants=(Tenant("red", 1000, "pool"),)),
 }
 
