@@ -61,15 +61,8 @@ class Referee:
                 self._instance, assignment.job, assignment.configuration, assignment.tasks
             ):
                 self.refuse(assignment.job, now_s, violation.sentence)
-            begun = Run(
-                assignment.job,
-                assignment.configuration,
-                now_s,
-                math.nextafter(now_s, math.inf),
-                assignment.tasks,
-            )
-            for violation in check_outages(self._instance, (begun,)):
-                self.refuse(assignment.job, now_s, violation.sentence)
+            if self._instance.outages:
+                self._check_hosts(assignment, now_s)
             last = live.view.last
             if (
                 live.job.elasticity != "malleable"
@@ -101,6 +94,13 @@ class Referee:
                     "and is not assigned can be.",
                 )
             seen.add(job_id)
+
+    def _check_hosts(self, assignment: Assignment, now_s: float) -> None:
+        """Refuse hosts that are down now; which go down later nobody can know."""
+        job, soon_s = assignment.job, math.nextafter(now_s, math.inf)
+        run = Run(job, assignment.configuration, now_s, soon_s, assignment.tasks)
+        for violation in check_outages(self._instance, (run,)):
+            self.refuse(job, now_s, violation.sentence)
 
     def check_pause(self, live: LiveJob, now_s: float) -> None:
         """Refuse the pause of a job that must not be paused."""

@@ -94,7 +94,7 @@ class Downtime:
     def next_failure_s(self, tasks: Iterable[TaskPlacement], after_s: float) -> float:
         """Return when the first host of some tasks goes down after a time; infinite: never."""
         found = float("inf")
-        for task in tasks:
+        for task in tasks if self._starts else ():
             starts = self._starts.get(task.host, ())
             if (k := bisect_right(starts, after_s)) < len(starts):
                 found = min(found, starts[k])
@@ -105,7 +105,7 @@ class Downtime:
 
         A run that ends then has failed: a gang stops as a whole with the first of its hosts.
         """
-        for task in tasks:
+        for task in tasks if self._starts else ():
             starts = self._starts.get(task.host, ())
             if (k := bisect_left(starts, at_s)) < len(starts) and starts[k] == at_s:
                 return True
