@@ -18,7 +18,7 @@ from alloc.verification import verify
 
 RULES = ("fifo", "srtf", "las", "drf", "easy-backfill")
 LATENESS = {"deadline", "horizon"}
-few = settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+few = settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 @st.composite
