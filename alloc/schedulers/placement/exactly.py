@@ -27,12 +27,17 @@ def place_exactly(
     room_milli
         GPU that its tenant's quota leaves, milli-GPU, or None.
     """
+    job, bound = job_of(view), view.bound_to
+    if bound is not None:
+        job = job.replace(configurations=(view.configurations[bound],), elasticity="rigid")
     try:
         found = decide(
-            pool, job_of(view), tree=tree, quota_left_milli=room_milli, explained=False
+            pool, job, tree=tree, quota_left_milli=room_milli, explained=False
         ).assignment
     except UnsupportedFeatureError:
         return _fit(pool, view, room_milli)
+    if found is not None and bound is not None:
+        found = Assignment(view.id, bound, found.tasks)
     if found is not None:
         pool.take(view.configurations[found.configuration], found.tasks)
     return found
@@ -42,7 +47,8 @@ def _fit(pool: HostPool, view: JobView, room_milli: int | None) -> Assignment | 
     rules, ways = view.placement, view.configurations
     if rules.slices or rules.spread:
         return None
-    for c in sorted(range(len(ways)), key=lambda c: -ways[c].rate):
+    order = sorted(range(len(ways)), key=lambda c: -ways[c].rate)
+    for c in order if view.bound_to is None else (view.bound_to,):
         if room_milli is None or ways[c].demand[0] <= room_milli:
             tasks = pool.place(ways[c], required=rules.required)
             if tasks is not None:
