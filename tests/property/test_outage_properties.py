@@ -14,6 +14,7 @@ from alloc.problems.allocation.instance import Instance
 from alloc.progress import progress_of
 from alloc.schedulers import make_scheduler, scheduler_names
 from alloc.schedulers.placement.policy import PlacementPolicy
+from alloc.schedulers.placement.repacking import Repacking
 from alloc.simulation import SimulationResult, metrics_of, simulate
 from alloc.verification import verify
 
@@ -55,7 +56,7 @@ def test_every_scheduler_survives_hosts_that_fail(
     Policies that place by a rule may miss a place for gangs with shares of GPUs, even on the empty
     cluster (`place_exactly`).
     """
-    places = isinstance(make_scheduler(name), PlacementPolicy)
+    places = isinstance(make_scheduler(name), PlacementPolicy | Repacking)
     instance = data.draw(worlds(shares=not places))
     try:
         result = check(instance.replace(slot_s=slot_s), name)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from alloc.errors import UnsupportedFeatureError
 from alloc.packing import HostPool
 from alloc.problems.allocation.solution import Assignment
@@ -27,18 +29,14 @@ def place_exactly(
     room_milli
         GPU that its tenant's quota leaves, milli-GPU, or None.
     """
-    job, bound = job_of(view), view.bound_to
-    if bound is not None:
-        job = job.replace(configurations=(view.configurations[bound],), elasticity="rigid")
     try:
         found = decide(
-            pool, job, tree=tree, quota_left_milli=room_milli, explained=False
+            pool, waiting_job(view), tree=tree, quota_left_milli=room_milli, explained=False
         ).assignment
     except UnsupportedFeatureError:
         return _fit(pool, view, room_milli)
-    if found is not None and bound is not None:
-        found = Assignment(view.id, bound, found.tasks)
     if found is not None:
+        found = as_begun(view, found)
         pool.take(view.configurations[found.configuration], found.tasks)
     return found
 
@@ -68,3 +66,19 @@ def job_of(view: JobView) -> Job:
         preemptible=view.preemptible,
         placement=view.placement,
     )
+
+
+def waiting_job(view: JobView) -> Job:
+    """Return the job of a view that waits: one that began has only the configuration it began in.
+
+    `as_begun` says of what is decided for it which one that is.
+    """
+    bound = view.bound_to
+    if bound is None:
+        return job_of(view)
+    return job_of(view).replace(configurations=(view.configurations[bound],), elasticity="rigid")
+
+
+def as_begun(view: JobView, found: Assignment) -> Assignment:
+    """Return what was decided for a `waiting_job`, in the configurations of its view."""
+    return found if view.bound_to is None else replace(found, configuration=view.bound_to)
