@@ -17,6 +17,7 @@ from alloc.cli.console import (
     show,
 )
 from alloc.cli.door import say
+from alloc.cli.failures import FailuresOption, with_failures_of
 from alloc.cli.settings import parse_settings, split_settings
 from alloc.cli.sources import on_cluster, read_problem
 from alloc.cli.topology import HostTypeOption, TopologyOption
@@ -138,6 +139,7 @@ def _facts(problem: "Instance") -> list[tuple[str, object]]:
         ("slot", "none: continuous time" if problem.slot_s is None else f"{problem.slot_s:g} s"),
         ("horizon", "open" if problem.horizon_s is None else f"{problem.horizon_s:g} s"),
         ("tenants with quota", len(problem.tenants)),
+        ("outages of hosts", len(problem.outages)),
         ("fingerprint", problem.fingerprint),
         *problem.description.items(),
     ]
@@ -166,6 +168,7 @@ def generate_instance(
     ] = "elastic",
     seed: options.SeedOption = 0,
     option: options.PairsOption = None,
+    failures: FailuresOption = None,
     output: NewFile = None,
 ) -> None:
     """Generate an instance of elastic training jobs, or of rigid gangs.
@@ -200,7 +203,7 @@ def generate_instance(
             )
     require_writable(output)
     made = generate(name, num_jobs=num_jobs, num_hosts=num_hosts, seed=seed, **given)
-    _deliver(made, output)
+    _deliver(with_failures_of(made, failures), output)
 
 
 @app.command("import")

@@ -23,6 +23,10 @@ BOUND_TOLERANCE = 1e-6
 """Relative amount by which rounding may put a schedule below a bound; more is a false bound."""
 
 
+SIMULATED = "the best simulation"
+"""Whose schedule it is where hosts fail: none is solved then."""
+
+
 @dataclass(frozen=True)
 class Bound:
     """What is proved about an instance, by a clairvoyant solve.
@@ -114,6 +118,8 @@ def solve_bound(instance: Instance, settings: Settings, start: Schedule | None =
     """
     from alloc.solving import solve
 
+    if instance.outages:
+        return _bound_despite_outages(instance, settings, start)
     if settings.formulation == "moldable" and not runs_once(instance):
         return Bound(
             instance.name,
@@ -143,6 +149,42 @@ def solve_bound(instance: Instance, settings: Settings, start: Schedule | None =
     if result.certificate.status == "infeasible":
         error_line = f"no schedule is feasible: {result.conflict}"
     return Bound(instance.name, instance.fingerprint, result, metrics, error_line)
+
+
+def without_outages(instance: Instance) -> Instance:
+    """Return an instance whose bound holds for every schedule among outages of hosts.
+
+    Take such a schedule. Let runs that fail in a slot last to its end, where nothing else could
+    begin on their hosts, and end a job's runs when its work is done. Nothing is lost now, and no
+    restart is new, so no job completes later; and all rules hold but one: what failed may pause,
+    preemptible or not. So every job may, here.
+
+    Parameters
+    ----------
+    instance
+        The instance.
+    """
+    jobs = tuple(job.replace(preemptible=True) for job in instance.jobs)
+    return instance.replace(jobs=jobs, outages=())
+
+
+def _bound_despite_outages(instance: Instance, settings: Settings, start: Schedule | None) -> Bound:
+    """Return the bound of the instance without its outages, and the schedule to start from.
+
+    A solved schedule would use hosts that are down, and the simulated one keeps no rule of slots
+    where a run failed: neither is of use to the other.
+    """
+    solved = solve_bound(without_outages(instance), settings)
+    if solved.result is None:
+        return replace(solved, fingerprint=instance.fingerprint)
+    certificate = solved.result.certificate.replace(
+        fingerprint=instance.fingerprint, objective=None, verified=False
+    )
+    if certificate.status != "infeasible":
+        certificate = certificate.replace(status="no_solution")
+    result: Result[Solution] = Result(None, certificate, solved.result.log)
+    bound = Bound(instance.name, instance.fingerprint, result, {}, solved.error)
+    return bound if start is None else with_schedule(bound, instance, start, SIMULATED)
 
 
 def runs_once(instance: Instance) -> bool:

@@ -301,6 +301,11 @@ def certificate_sentence(bound: Bound) -> str:
 
 def _time_sentence(instance: Instance) -> str:
     """Return for which schedules the bound holds."""
+    if instance.outages:
+        return (
+            "The bound is that of the cluster without its outages, where every job may pause: it "
+            "holds, as nothing gets done sooner where hosts fail. "
+        ) + _time_sentence(instance.replace(outages=()))
     if instance.slot_s is None:
         return "Time is continuous: the bound holds for schedules that change at any moment."
     return (

@@ -11,6 +11,7 @@ from typing import Any
 
 from alloc.certificate import Certificate
 from alloc.problems.allocation.instance import Affinity, Instance, Moves, Tenant
+from alloc.problems.allocation.outages import Outage
 from alloc.problems.allocation.solution import Assignment, Run, Schedule, TaskPlacement
 from alloc.problems.operation.jobs import EarlyStop, OperationJob
 from alloc.problems.operation.nodes import NodePool, NodeType
@@ -90,6 +91,10 @@ DESCRIPTIONS: Mapping[Any, Mapping[str, str]] = {
     Moves: {
         "": "What an allocation may do to the jobs that run.",
         "evict": "Whether running preemptible jobs may be stopped.",
+    },
+    Outage: {
+        "": "A stretch of time in which a host is down.",
+        "end_s": "When it is back, seconds since the start of the instance; null: never.",
     },
     TaskPlacement: {
         "role": "Role of the tasks.",

@@ -44,7 +44,8 @@ def plot_gantt(
     """Draw a schedule: a row for each job or stage in order of arrival, a bar for each run.
 
     The colour of a bar says how many GPUs the run holds (tasks, when no job uses a GPU). A thin
-    line spans the job's time in the system, from its arrival (dot) to its completion (tick).
+    line spans the job's time in the system, from its arrival (dot) to its completion (tick). A
+    cross is the end of a run that failed with a host.
 
     Parameters
     ----------
@@ -250,6 +251,24 @@ def _draw_jobs(
         gid="completions",
         zorder=4,
     )
+    failed = [
+        run
+        for run in schedule.runs
+        if instance.downtime.fails(run.tasks, run.end_s)
+        and ((end := ends[run.job]) is None or run.end_s < end)
+    ]
+    if failed:
+        ax.plot(
+            np.array([run.end_s for run in failed]) / unit_s,
+            [row_of[run.job] for run in failed],
+            linestyle="none",
+            marker="X",
+            markersize=min(max(0.5 * points, 2.5), 6.0),
+            color=INK,
+            label=f"host failed ({len(failed)})",
+            gid="failures",
+            zorder=5,
+        )
     late = np.flatnonzero(np.isnan(done))
     if late.size:
         ax.plot(

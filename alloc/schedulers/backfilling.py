@@ -71,10 +71,11 @@ class Backfilling:
 
     def configuration(self, view: JobView) -> Configuration | None:
         """Return the configuration that a waiting job would run in, or None if none is allowed."""
-        c = self._choice(view)
+        c = self.choice(view)
         return None if c is None else view.configurations[c]
 
-    def _choice(self, view: JobView) -> int | None:
+    def choice(self, view: JobView) -> int | None:
+        """Return the position of that configuration, or None."""
         if view.bound_to is not None:
             return view.bound_to
         if len(view.configurations) == 1:
@@ -139,8 +140,12 @@ class Backfilling:
             self.reservation.then.take(configuration, placed.tasks)
         return True
 
-    def reserve(self, view: JobView) -> Reservation:
-        """Reserve for a job that does not fit now: the first time at which it will."""
+    def reserve(self, view: JobView) -> Reservation | None:
+        """Reserve for a job that does not fit now: the first time at which it will.
+
+        None where it would not even fit if all that runs had ended: it waits for hosts that are
+        down, nobody knows how long, and nobody waits for it.
+        """
         topology = self.state.topology
         then = HostPool(topology)
         for _, configuration, running in self._running:
@@ -155,6 +160,10 @@ class Backfilling:
                 break
             then.release(configuration, running.tasks)
             start_s = end_s
+        else:
+            if (placed := then.place(wanted, required=required)) is None:
+                return None
+            then.release(wanted, placed)
         self.reservation = Reservation(view, start_s, then)
         return self.reservation
 
@@ -163,7 +172,7 @@ class Backfilling:
         return Decision(assign=tuple(self.started))
 
     def _place(self, view: JobView) -> Assignment | None:
-        choice = self._choice(view)
+        choice = self.choice(view)
         if choice is None or not self.within_quota(view):
             return None
         tasks = self.pool.place(view.configurations[choice], required=view.placement.required)

@@ -201,12 +201,13 @@ class ConservativeBackfill(_Reserving):
         """
         choices, ahead = Backfilling(state), Reservations(state)
         for view in state.waiting:
-            configuration = choices.configuration(view)
-            if configuration is None or not ahead.within_quota(view, configuration):
+            c = choices.choice(view)
+            if c is None or not ahead.within_quota(view, view.configurations[c]):
                 continue
+            configuration = view.configurations[c]
             found = ahead.first(view, configuration)
             if found is not None:
-                ahead.keep(found[0], view.configurations.index(configuration), found[1])
+                ahead.keep(found[0], c, found[1])
         return Decision(assign=tuple(ahead.started))
 
 

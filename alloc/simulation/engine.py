@@ -14,6 +14,7 @@ from alloc.packing import HostPool
 from alloc.problems.allocation.instance import Instance, overfull
 from alloc.problems.allocation.solution import Run
 from alloc.schedulers.state import ClusterState, Decision, JobTable, JobView
+from alloc.simulation.hosts import HostWatch
 from alloc.simulation.information import Forecast
 from alloc.simulation.live import LiveJob
 from alloc.simulation.rules import Referee
@@ -31,6 +32,8 @@ class Record:
     start_s: dict[str, float | None] = field(default_factory=dict)
     restarts: int = 0
     migrations: int = 0
+    failures: int = 0
+    lost_gpu_s: float = 0.0
 
     def enter(self, live: LiveJob) -> None:
         """Enter a job."""
@@ -39,6 +42,8 @@ class Record:
         self.start_s[live.job.id] = live.start_s
         self.restarts += live.restarts
         self.migrations += live.migrations
+        self.failures += live.failures
+        self.lost_gpu_s += live.lost_gpu_s
 
 
 class Engine:
@@ -76,6 +81,7 @@ class Engine:
         self.max_time_s = float("inf") if max_time_s is None else max_time_s
         self.active: dict[str, LiveJob] = {}
         self.referee = Referee(instance, name, self.active)
+        self.hosts = HostWatch(instance)
         _check_running(instance)
         self._ran_before = {assignment.job: assignment for assignment in instance.running}
         # The jobs in the system, by position in the instance.
@@ -132,6 +138,36 @@ class Engine:
         self.jobs.add(live.view)
         (self.waiting if live.view.current is None else self.running).add(live.view)
         return live
+
+    def move_hosts(self, now_s: float, stop: Callable[[LiveJob], None]) -> bool:
+        """Let hosts go down and come back that do so up to now, and show them as they are.
+
+        Parameters
+        ----------
+        now_s
+            The time, seconds.
+        stop
+            Stops a job that runs on a host which goes down.
+
+        Returns
+        -------
+        bool
+            Whether a job was stopped or a host came back: then there is something to decide.
+        """
+        fell, came_back = self.hosts.go_to(now_s)
+        hit = [
+            live
+            for live in (self.active.values() if fell else ())
+            if (current := live.view.current) is not None
+            and any(task.host in fell for task in current.tasks)
+        ]
+        for live in hit:
+            stop(live)
+        if (fell or came_back) and self.hosts.any_up:
+            topology = self.hosts.topology()
+            self.state.topology, self.state.pool = topology, HostPool(topology)
+            self.referee.move_to(topology)
+        return came_back or bool(hit)
 
     def ask(self, now_s: float) -> ClusterState:
         """Show what a decision at this time is taken on."""

@@ -35,7 +35,8 @@ class Metrics:
     makespan_s
         Completion of the last job, seconds since the start of the instance.
     utilisation
-        GPU time held until the makespan over GPU time there was, 0 to 1; NaN without GPUs.
+        GPU time held until the makespan over GPU time there was, hosts that were down left out, 0
+        to 1; NaN without GPUs.
     mean_fairness, max_fairness
         Finish-time fairness rho, more than 0; above 1 a job did worse than alone in its fair share
         (see `finish_time_fairness`); NaN where a job has stages.
@@ -43,6 +44,10 @@ class Metrics:
         Wall time of a decision, seconds.
     restarts, migrations
         Resumptions that cost a restart, and how many of them were on other hosts.
+    failures
+        Runs that failed with a host.
+    lost_gpu_h
+        GPU time whose work was lost by them, GPU h.
     num_late
         Jobs that completed after their deadline or the horizon.
     deadlines_met
@@ -68,6 +73,8 @@ class Metrics:
     p99_decision_s: float
     restarts: int
     migrations: int
+    failures: int
+    lost_gpu_h: float
     num_late: int
     deadlines_met: float
     value: float
@@ -100,6 +107,8 @@ def metrics_of(result: SimulationResult) -> Metrics:
         p99_decision_s=_percentile(decisions, 99),
         restarts=result.restarts,
         migrations=result.migrations,
+        failures=result.failures,
+        lost_gpu_h=result.lost_gpu_s / 3600,
         num_late=len(result.late),
         deadlines_met=len(met) / len(dated) if dated else math.nan,
         value=math.fsum(job.weight for job in met) if dated else math.nan,
@@ -149,7 +158,17 @@ def utilisation(instance: Instance, schedule: Schedule, until_s: float = math.in
         return math.nan
     until_s = min(until_s, float(times[-1]))
     spans = np.diff(np.append(np.minimum(times, until_s), until_s))
-    return float(level @ spans) / (num_gpus * until_s)
+    return float(level @ spans) / (num_gpus * until_s - _down_gpu_s(instance, until_s))
+
+
+def _down_gpu_s(instance: Instance, until_s: float) -> float:
+    """Return the GPU time of hosts that were down up to a time, GPU seconds."""
+    topology = instance.topology
+    return math.fsum(
+        topology.host_type(topology.hosts[topology.host_index[outage.host]]).num_gpus
+        * max(min(until_s, math.inf if outage.end_s is None else outage.end_s) - outage.start_s, 0)
+        for outage in instance.outages
+    )
 
 
 def finish_time_fairness(

@@ -43,6 +43,10 @@ class SimulationResult(Tabular):
         other hosts.
     migrations
         How many of them were on other hosts than before.
+    failures
+        Number of runs that failed with a host.
+    lost_gpu_s
+        GPU time whose work was lost by them, GPU seconds.
     late
         Jobs that completed after their hard deadline or the instance's horizon. Policies that know
         of no deadlines may be late, so this is an outcome and not an error.
@@ -64,6 +68,8 @@ class SimulationResult(Tabular):
     end_s: float
     restarts: int
     migrations: int
+    failures: int
+    lost_gpu_s: float
     late: tuple[str, ...]
     notes: Mapping[str, float]
     verified: bool

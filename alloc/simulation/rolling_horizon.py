@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from alloc.errors import AllocError, InstanceError, OutOfTime, UnsupportedFeatureError
@@ -315,7 +315,13 @@ def sub_instance(state: ClusterState, views: Sequence[JobView], slot_s: float) -
             raise InstanceError(
                 f'job "{view.id}": its work is unknown; rolling-horizon needs knowledge "estimate".'
             )
-        configurations = view.configurations
+        configurations, bound = view.configurations, view.bound_to
+        if bound is not None and view.current is None:
+            # It waits again, and keeps the configuration that it began in: no other gets it on.
+            configurations = tuple(
+                way if c == bound else replace(way, rate=0.0)
+                for c, way in enumerate(configurations)
+            )
         jobs.append(
             Job(
                 view.id,

@@ -223,6 +223,10 @@ def simulate(
     of that slot. Without, it decides at every arrival and completion, and its decision changes what
     runs: `assign` starts or changes jobs, `release` pauses them, everything else runs on.
 
+    A host that goes down (`Instance.outages`) stops what runs on it at that moment, and is not
+    there until it is back. The jobs keep what they saved (`Job.checkpoint_s`) and wait again. In
+    continuous time that asks for a decision, as does a host that comes back.
+
     A change of configuration or hosts, and a pause, cost the job's restart cost when it resumes
     (`alloc.progress`). Every decision is held against the checker's rules as it is taken.
 
@@ -367,6 +371,8 @@ def _result(
         end_s=engine.end_s,
         restarts=record.restarts,
         migrations=record.migrations,
+        failures=record.failures,
+        lost_gpu_s=record.lost_gpu_s,
         late=_late(instance, completion_s),
         notes=engine.notes,
         verified=check,

@@ -56,6 +56,11 @@ class Job:
         Rules about the domains that its tasks stand in.
     refusable
         Whether a schedule may leave the job out: an admission decides. Every other job is promised.
+    checkpoint_s
+        Seconds of progress after which its state is saved, again and again, while a run goes on: a
+        run that fails keeps what it did up to the last save. 0: nothing is ever lost; ``None``: the
+        state is saved only where a run ends in order, and one that fails has done nothing. What
+        the saves cost belongs into the rates.
     stages
         Its stages, if it is a graph of them: each is run as the job would be, with its weight,
         limits, elasticity and rules, and the job completes with the last of them.
@@ -76,6 +81,7 @@ class Job:
     model: str | None = None
     placement: PlacementRules = NO_RULES
     refusable: bool = False
+    checkpoint_s: float | None = None
     stages: tuple[Stage, ...] = ()
 
     def __post_init__(self) -> None:
@@ -115,7 +121,7 @@ class Job:
                 )
 
     def _check_limits(self, where: str) -> None:
-        for field in ("deadline_s", "due_date_s"):
+        for field in ("deadline_s", "due_date_s", "checkpoint_s"):
             value = getattr(self, field)
             if value is not None:
                 require_time(value, where, field)

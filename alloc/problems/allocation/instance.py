@@ -15,6 +15,7 @@ from alloc.packing import HostPool
 from alloc.problems import Problem
 from alloc.problems.allocation.misfit import misfit as misfit
 from alloc.problems.allocation.misfit import unfit
+from alloc.problems.allocation.outages import Downtime, Outage
 from alloc.problems.allocation.solution import Assignment
 from alloc.topology import Topology
 from alloc.topology.topology import HOST
@@ -39,6 +40,7 @@ FEATURES = (
     "borrowing",
     "refusal",
     "stages",
+    "outages",
 )
 """What an instance may ask of a method beyond rounds and time; see `Instance.features`."""
 
@@ -159,6 +161,9 @@ class Instance(Problem):
     moves
         What an allocation may do to the jobs in running; ``None``: anything, as if none of them
         ran.
+    outages
+        When hosts are down. Of one host they do not overlap. Schedulers see a host go down when it
+        does, and not before.
     description
         Where the instance comes from: generator, seed, trace, sources. Not part of the problem,
         so not part of the fingerprint.
@@ -173,6 +178,7 @@ class Instance(Problem):
     running: tuple[Assignment, ...] = ()
     affinities: tuple[Affinity, ...] = ()
     moves: Moves | None = None
+    outages: tuple[Outage, ...] = ()
     description: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -209,6 +215,14 @@ class Instance(Problem):
             )
         _check_rules(self)
         _check_refusable(self)
+        for outage in self.outages:
+            _require_host(self, outage.host, f"{where}: an outage is of host")
+        _ = self.downtime  # refuses outages that overlap
+
+    @cached_property
+    def downtime(self) -> Downtime:
+        """The outages, looked up by host."""
+        return Downtime(self.outages)
 
     @cached_property
     def is_immutable(self) -> bool:
@@ -300,6 +314,8 @@ class Instance(Problem):
             found["affinities"] = f"jobs {', '.join(self.affinities[0].jobs[:2])}"
         if self.moves is not None:
             found["moves"] = "the running jobs"
+        if self.outages:
+            found["outages"] = f'host "{self.outages[0].host}"'
         for tenant in self.tenants:
             if tenant.cohort is not None:
                 found.setdefault("borrowing", f'tenant "{tenant.name}"')
@@ -411,12 +427,15 @@ def _check_running(instance: Instance, where: str) -> None:
                     f'job "{running.job}": runs tasks of role "{task.role}", which its '
                     f"configuration {running.configuration} does not have{cure}"
                 )
-            if task.host not in instance.topology.host_index:
-                cure = nearest(task.host, instance.topology.host_index, "; name one of its hosts.")
-                raise InstanceError(
-                    f'job "{running.job}": runs on host "{task.host}", which is not in the '
-                    f"topology{cure}"
-                )
+            _require_host(instance, task.host, f'job "{running.job}": runs on host')
+
+
+def _require_host(instance: Instance, host: str, said: str) -> None:
+    """Refuse what names a host that the topology does not have."""
+    index = instance.topology.host_index
+    if host not in index:
+        cure = nearest(host, index, "; name one of its hosts.")
+        raise InstanceError(f'{said} "{host}", which is not in the topology{cure}')
 
 
 def overfull(instance: Instance) -> str | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from alloc.errors import UnsupportedFeatureError
 from alloc.packing import HostPool
 from alloc.problems.allocation.solution import Assignment
@@ -29,11 +31,12 @@ def place_exactly(
     """
     try:
         found = decide(
-            pool, job_of(view), tree=tree, quota_left_milli=room_milli, explained=False
+            pool, waiting_job(view), tree=tree, quota_left_milli=room_milli, explained=False
         ).assignment
     except UnsupportedFeatureError:
         return _fit(pool, view, room_milli)
     if found is not None:
+        found = as_begun(view, found)
         pool.take(view.configurations[found.configuration], found.tasks)
     return found
 
@@ -42,7 +45,8 @@ def _fit(pool: HostPool, view: JobView, room_milli: int | None) -> Assignment | 
     rules, ways = view.placement, view.configurations
     if rules.slices or rules.spread:
         return None
-    for c in sorted(range(len(ways)), key=lambda c: -ways[c].rate):
+    order = sorted(range(len(ways)), key=lambda c: -ways[c].rate)
+    for c in order if view.bound_to is None else (view.bound_to,):
         if room_milli is None or ways[c].demand[0] <= room_milli:
             tasks = pool.place(ways[c], required=rules.required)
             if tasks is not None:
@@ -62,3 +66,19 @@ def job_of(view: JobView) -> Job:
         preemptible=view.preemptible,
         placement=view.placement,
     )
+
+
+def waiting_job(view: JobView) -> Job:
+    """Return the job of a view that waits: one that began has only the configuration it began in.
+
+    `as_begun` says of what is decided for it which one that is.
+    """
+    bound = view.bound_to
+    if bound is None:
+        return job_of(view)
+    return job_of(view).replace(configurations=(view.configurations[bound],), elasticity="rigid")
+
+
+def as_begun(view: JobView, found: Assignment) -> Assignment:
+    """Return what was decided for a `waiting_job`, in the configurations of its view."""
+    return found if view.bound_to is None else replace(found, configuration=view.bound_to)

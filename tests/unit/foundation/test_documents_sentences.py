@@ -77,7 +77,7 @@ STRUCTURE: dict[str, tuple[Change, str]] = {
         job(colour="red"),
         'job "train-17": unknown field "colour"; known fields: id, arrival_s, work, '
         "configurations, weight, deadline_s, due_date_s, tenant, elasticity, preemptible, "
-        "restart_cost_s, work_done, model, placement, refusable, stages.",
+        "restart_cost_s, work_done, model, placement, refusable, checkpoint_s, stages.",
     ),
     "missing field": (
         without("arrival_s"),
@@ -90,7 +90,7 @@ STRUCTURE: dict[str, tuple[Change, str]] = {
     "missing id": (without("id"), 'jobs[0]: field "id" is missing; add it (unique name'),
     "several errors": (
         job(colour=1, work="10", weight=True),
-        "placement, refusable, stages. (and 2 more)",
+        "placement, refusable, checkpoint_s, stages. (and 2 more)",
     ),
     "number in quotes": (job(work="10"), 'job "train-17": work is "10"; give a number without'),
     "boolean for a number": (job(work=True), 'job "train-17": work is true; give a number.'),

@@ -9,6 +9,7 @@ import pytest
 from alloc.errors import InstanceError, UnsupportedFeatureError
 from alloc.families import FAMILIES
 from alloc.problems.allocation.instance import FEATURES, Affinity, Instance, Moves, Tenant
+from alloc.problems.allocation.outages import Outage
 from alloc.topology import Domain, Host, HostType, Topology
 from alloc.workload import (
     Configuration,
@@ -133,6 +134,7 @@ FEATURED = {
     "moves": instance(moves=Moves()),
     "refusal": instance(job("a", refusable=True, deadline_s=9.0)),
     "stages": instance(Job("a", 0.0, stages=(Stage("x", 1.0, (rigid_gang(1),)),))),
+    "outages": instance(outages=(Outage("h0", 0.0),)),
     "borrowing": instance(tenants=(Tenant("red", 1000, "pool"),)),
 }
 
