@@ -23,6 +23,7 @@ from alloc.objectives import is_kept
 from alloc.objectives import objective as objective_of
 from alloc.problems.allocation.solution import Schedule, Solution
 from alloc.solving.malleable.column_generation import Relaxation, bound_states, generate_columns
+from alloc.solving.malleable.companions import Companions
 from alloc.solving.malleable.enumeration import enumerate_profiles
 from alloc.solving.malleable.improvement import Improver, Plan, guided_plans
 from alloc.solving.malleable.insertion import Builder, serial_horizon, serving_orders, value_of
@@ -87,6 +88,7 @@ class Search:
         self.prices: Array | None = None
         self.multipliers: Multipliers | None = None
         self._placed: tuple[Plan, Schedule] | None = None
+        self.companions = Companions(settings.workers, report)
 
     @property
     def value(self) -> float:
@@ -170,7 +172,7 @@ class Search:
             return
         while self.gap > OPTIMALITY_GAP and not self.settings.time_is_up():
             try:
-                improver.search(share * self.settings.seconds_left(), self.report)
+                self.companions.search(improver, share * self.settings.seconds_left())
             finally:  # also at Ctrl-C
                 self._adopt(improver)
             if self._prove(relaxation):

@@ -136,17 +136,16 @@ class GangSearch:
         current = self.best.cost
         movable = [j for j in range(len(self.problem.instance.jobs)) if j not in self._stuck()]
         vain = 0
-        while (
-            movable
-            and vain < patience
-            and clock() > 0
-            and self.best.cost > bound + 1e-9 * abs(bound)
-        ):
+        while movable and vain < patience and clock() > 0 and not self.done(bound):
             before = self.best.cost
             cost = self._try(gangs, movable, current)
             vain = 0 if self.best.cost < before else vain + 1
             if cost is not None:
                 current = cost
+
+    def done(self, bound: float) -> bool:
+        """Return whether the incumbent has reached a bound."""
+        return self.best.cost <= bound + 1e-9 * abs(bound)
 
     def _stuck(self) -> frozenset[int]:
         return self.problem.pinned
