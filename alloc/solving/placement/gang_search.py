@@ -40,14 +40,26 @@ def first_placements(problem: Problem, level: WeightedSum) -> Iterator[csr_array
     data = problem.data
     standing = data.initial
     yield standing
-    wanted = any(term.name in _PLACED and level.sense == "max" for _, term in level.terms)
-    if wanted:
+    if _wants_placed(level):
         for by_size in (True, False):
             gangs = Gangs(problem, standing)
             put_down(gangs, _waiting(problem, gangs, by_size))
             yield gangs.counts()
     if not must_run(problem):
         yield csr_array(standing.shape, dtype=np.int64)
+
+
+def with_waiting(problem: Problem, level: WeightedSum, counts: csr_array) -> csr_array:
+    """Return a placement with waiting jobs put beside it, largest first, where that is wanted."""
+    if not _wants_placed(level):
+        return counts
+    gangs = Gangs(problem, counts)
+    put_down(gangs, _waiting(problem, gangs, by_size=True))
+    return gangs.counts()
+
+
+def _wants_placed(level: WeightedSum) -> bool:
+    return any(term.name in _PLACED and level.sense == "max" for _, term in level.terms)
 
 
 def fresh_placements(problem: Problem, attempts: int, seed: int) -> Iterator[csr_array]:
