@@ -27,11 +27,13 @@ from alloc.solving.team import Team
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
-_KICKS = 20
-"""Kicks of another search while patterns are priced here, which takes some seconds as they do."""
-_TURNS = 2
-"""Choices among patterns in a turn of another search: one is as long as here the bounds between two
-choices, which the others leave out."""
+_KICKS = 40
+"""Kicks of another search until there are prices: ten seconds of CPU, as pricing, the first dives and
+the first gangs that move take here."""
+_EVERY, _TURNS = 2, 6
+"""Turns of the search here between two exchanges, and choices among patterns that another makes in
+that time: here most of a turn goes to bounds and to gangs that move. Both are five to ten seconds of
+CPU on 50 to 100 hosts, so that neither waits long for the other."""
 _GANG_TRIES = 100
 """Vain tries to put whole jobs elsewhere in a turn, as in a turn of the search here."""
 
@@ -74,6 +76,7 @@ class Companions:
         self._report = report
         self._team = Team(workers, report)
         self._known = Known(best.problem, best.level)
+        self._turns = 0
 
     def __enter__(self) -> Self:
         self._team.__enter__()
@@ -102,8 +105,11 @@ class Companions:
         Parameters
         ----------
         search
-            The search here.
+            The search here, which calls this at the end of each of its turns.
         """
+        self._turns += 1
+        if self._turns % _EVERY:
+            return
         self.collect()
         known = self._known
         if known.generated is not search.generated or known.relaxation is not search.relaxation:
