@@ -62,7 +62,7 @@ CASES = (
 
 @dataclass(frozen=True)
 class Run:
-    """What a solve did: wall and CPU seconds, those elsewhere, turns there, value, gap, and moments.
+    """What a solve did: wall and CPU seconds, CPU and turns elsewhere, value, gap, and moments.
 
     `reached` has the gap after each line that told of one, with the wall time, seconds.
     """

@@ -28,12 +28,12 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
 _KICKS = 40
-"""Kicks of another search until there are prices: ten seconds of CPU, as pricing, the first dives and
-the first gangs that move take here."""
+"""Kicks of another search until there are prices: ten seconds of CPU, about what pricing, the first
+dives and the first gangs that move take here."""
 _EVERY, _TURNS = 2, 6
 """Turns of the search here between two exchanges, and choices among patterns that another makes in
-that time: here most of a turn goes to bounds and to gangs that move. Both are five to ten seconds of
-CPU on 50 to 100 hosts, so that neither waits long for the other."""
+that time: here most of a turn goes to bounds and to gangs that move. Both take five to ten seconds
+of CPU on 50 to 100 hosts, so that neither waits long for the other."""
 _GANG_TRIES = 100
 """Vain tries to put whole jobs elsewhere in a turn, as in a turn of the search here."""
 
