@@ -10,6 +10,7 @@ import os
 import pickle
 import sys
 import tempfile
+import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from contextvars import ContextVar
@@ -131,7 +132,7 @@ class Workers:
     ) -> Generator[Out, None, None]:
         """Start calls, and return the results as they are done; of workers that start at once.
 
-        Whoever may stop before the last one closes it, as of `run`.
+        Whoever may stop before the last one ends them (`end`).
 
         Parameters
         ----------
@@ -159,6 +160,13 @@ class Workers:
         self.pool("generator_unordered").timeout = seconds
         with suppress(TooLong, TimeoutError):
             yield from results
+
+    def end(self, results: Generator[Out, None, None]) -> None:
+        """End the calls of `start` whose results nobody waits for any more."""
+        with warnings.catch_warnings():
+            # joblib warns that calls are cancelled, which is what is wanted.
+            warnings.simplefilter("ignore", UserWarning)
+            results.close()
 
     def _as_sent(self, function: Callable[..., Out], calls: Sequence[tuple[Any, ...]]) -> list[Any]:
         """Return calls as joblib takes them, with what stands for values that are sent already."""

@@ -73,8 +73,8 @@ class Team:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self._answers is not None:
-            self._answers.close()
+        if self._crew is not None and self._answers is not None:
+            self._crew.end(self._answers)
         if self._known is not None:
             self._known[1].close()
         self._stack.close()
@@ -141,7 +141,7 @@ class Team:
             self.others = 0
             self._report("a worker process died; the search goes on in this one alone")
         finally:
-            answers.close()
+            self._crew.end(answers)
         return [found[number] for number in sorted(found)]
 
     def _open(self) -> None:

@@ -2,7 +2,8 @@
 
 In turns of a few seconds every worker searches neighbourhoods of the incumbent, at the prices of
 the same column generation and with a seed of its own; the best plan of all is the next incumbent,
-and the columns of the others join the pool from which the integer master chooses.
+and the columns of the others join the pool from which the integer master chooses. They also search
+while this process inserts by prices, asks the integer master, or tries a proof.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from alloc.solving.outcome import Progress, Settings
 from alloc.solving.team import Team
 
 _TURN_S = 5.0
-"""Longest turn, seconds: Ctrl-C loses what the others found in the one that is under way."""
+"""Longest turn of a search here, seconds: Ctrl-C loses what the others found in theirs."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,7 @@ class Companions:
         self._report = report
         self._team = Team(workers, report)
         self._known: Known | None = None
+        self._asked = False
 
     def __enter__(self) -> Self:
         self._team.__enter__()
@@ -69,6 +71,21 @@ class Companions:
     ) -> None:
         self._team.__exit__(kind, error, trace)
 
+    def ask(self, improver: Improver, seconds: float) -> None:
+        """Let the others search from the incumbent, unless they still do.
+
+        Parameters
+        ----------
+        improver
+            The search here.
+        seconds
+            For how long, seconds.
+        """
+        if self._team.others and not self._asked:
+            given = (improver.plan, improver.target, seconds)
+            self._team.ask(_search, improver.settings, self._known_of(improver), *given)
+            self._asked = True
+
     def search(self, improver: Improver, seconds: float) -> None:
         """Improve an incumbent here and elsewhere, until its target is met or time is up.
 
@@ -77,26 +94,23 @@ class Companions:
         improver
             The search here, which takes what the others find.
         seconds
-            For how long.
+            For how long, seconds.
         """
-        settings = improver.settings
-        stop = max(settings.seconds_left() - seconds, 0.0)
-        while self._team.others and improver.value > improver.target:
-            turn_s = min(settings.seconds_left() - stop, _TURN_S)
-            if turn_s <= 0:
-                return
+        left = improver.settings.seconds_left
+        stop = max(left() - seconds, 0.0)
+        while self._team.others and improver.value > improver.target and left() > stop:
             before = improver.value
-            known = self._known_of(improver)
-            self._team.ask(_search, settings, known, improver.plan, improver.target, turn_s)
+            turn_s = min(left() - stop, _TURN_S)
+            self.ask(improver, turn_s)
             improver.search(turn_s, self._report)
             for plan in self._team.collect():
                 if plan is not None and improver.adopt(plan):
                     self._report(f"neighbourhood search, another worker: {improver.value:.4f}")
-            if improver.value >= before and settings.seconds_left() - stop > 0:
-                # Nobody knows better.
+            self._asked = False
+            if improver.value >= before:
                 return
         if not self._team.others:
-            improver.search(max(settings.seconds_left() - stop, 0.0), self._report)
+            improver.search(max(left() - stop, 0.0), self._report)
 
     def _known_of(self, improver: Improver) -> Known:
         if self._known is None or self._known.relaxation is not improver.relaxation:

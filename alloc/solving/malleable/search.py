@@ -36,6 +36,8 @@ _MAX_PROFILES = 120_000
 _FEW_PROFILES = 4_000
 _FIRST_SHARE, _GUIDED_SHARE = 0.3, 0.3
 """Shares of the time left after which the first schedule, and those guided by prices, hurry."""
+_MEANWHILE_S = 5.0
+"""For so long other workers search while this one inserts by prices, seconds: a turn of theirs."""
 _MAX_ASKED = 1_000_000
 """Choices (job, slot, configuration) up to which HiGHS is asked for a schedule: building the model
 of more takes a minute and gigabytes."""
@@ -156,6 +158,7 @@ class Search:
         self.prices, self.multipliers = relaxation.prices, relaxation.multipliers
         builder = Builder(self.data, num_slots)
         improver = Improver(self.data, builder, relaxation, self.plan, self.settings)
+        self.companions.ask(improver, _MEANWHILE_S)
         guided = self.settings.within(_GUIDED_SHARE * self.settings.seconds_left())
         for plan in guided_plans(self.data, builder, relaxation, guided):
             improver.adopt(plan)
@@ -175,6 +178,8 @@ class Search:
                 self.companions.search(improver, share * self.settings.seconds_left())
             finally:  # also at Ctrl-C
                 self._adopt(improver)
+            # For as long as the next search takes, which waits for what is not done.
+            self.companions.ask(improver, min(2 * share, 1.0) * self.settings.seconds_left())
             if self._prove(relaxation):
                 break
             if share >= 1.0:

@@ -74,7 +74,7 @@ def test_others_get_seeds_of_their_own_and_what_is_known_once(started):
 
 @pytest.mark.long
 def test_the_death_of_a_worker_leaves_the_search_here_alone(started):
-    lines = []
+    lines: list[str] = []
     with Team(2, lines.append) as team:
         team.ask(dies, Settings(time_limit_s=300), None)
         assert team.collect() == []
@@ -95,7 +95,7 @@ def test_an_answer_that_does_not_come_by_the_limit_is_not_waited_for(started):
 
 
 def test_where_no_process_can_work_beside_this_one_the_search_is_alone():
-    lines = []
+    lines: list[str] = []
     with workers("threading", 2), Team(2, lines.append) as team:
         team.ask(told, Settings(), None, 1)
         assert team.collect() == []
@@ -130,6 +130,13 @@ def test_the_same_seed_and_number_of_workers_give_the_same_placement(started):
     assert "turns" in turns[0][-1]
 
 
+class Idle(Improver):
+    """A search that finds nothing."""
+
+    def search(self, seconds, report):
+        """Do nothing."""
+
+
 @pytest.mark.long
 def test_a_plan_that_another_worker_finds_is_the_next_incumbent(started):
     """The search here stands at its first plan: what gets better comes from elsewhere."""
@@ -141,10 +148,9 @@ def test_a_plan_that_another_worker_finds_is_the_next_incumbent(started):
     assert plan is not None
     num_slots = 3 * max(int(column.profile.completion) for column in plan.values())
     relaxation = generate_columns(data, num_slots, list(plan.values()), settings, 60, silent)
-    improver = Improver(data, Builder(data, num_slots), relaxation, plan, settings)
-    improver.search = lambda seconds, report: None
+    improver = Idle(data, Builder(data, num_slots), relaxation, plan, settings)
     before = improver.value
-    lines = []
+    lines: list[str] = []
     with Companions(2, lines.append) as companions:
         companions.search(improver, 250)
     assert relaxation.bound <= improver.value < before
