@@ -86,6 +86,13 @@ class Companions:
             self._team.ask(_search, improver.settings, self._known_of(improver), *given)
             self._asked = True
 
+    def take(self, improver: Improver) -> None:
+        """Let the search here take what the others found, when they are done or time is up."""
+        self._asked = False
+        for plan in self._team.collect():
+            if plan is not None and improver.adopt(plan):
+                self._report(f"neighbourhood search, another worker: {improver.value:.4f}")
+
     def search(self, improver: Improver, seconds: float) -> None:
         """Improve an incumbent here and elsewhere, until its target is met or time is up.
 
@@ -103,10 +110,7 @@ class Companions:
             turn_s = min(left() - stop, _TURN_S)
             self.ask(improver, turn_s)
             improver.search(turn_s, self._report)
-            for plan in self._team.collect():
-                if plan is not None and improver.adopt(plan):
-                    self._report(f"neighbourhood search, another worker: {improver.value:.4f}")
-            self._asked = False
+            self.take(improver)
             if improver.value >= before:
                 return
         if not self._team.others:

@@ -36,8 +36,9 @@ _MAX_PROFILES = 120_000
 _FEW_PROFILES = 4_000
 _FIRST_SHARE, _GUIDED_SHARE = 0.3, 0.3
 """Shares of the time left after which the first schedule, and those guided by prices, hurry."""
-_MEANWHILE_S = 5.0
-"""For so long other workers search while this one inserts by prices, seconds: a turn of theirs."""
+_MEANWHILE_SHARE = 0.1
+"""Share of the time left for which other workers search while this one inserts by prices, asks the
+integer master and searches for the first time: about as long as that takes."""
 _MAX_ASKED = 1_000_000
 """Choices (job, slot, configuration) up to which HiGHS is asked for a schedule: building the model
 of more takes a minute and gigabytes."""
@@ -158,7 +159,7 @@ class Search:
         self.prices, self.multipliers = relaxation.prices, relaxation.multipliers
         builder = Builder(self.data, num_slots)
         improver = Improver(self.data, builder, relaxation, self.plan, self.settings)
-        self.companions.ask(improver, _MEANWHILE_S)
+        self.companions.ask(improver, _MEANWHILE_SHARE * self.settings.seconds_left())
         guided = self.settings.within(_GUIDED_SHARE * self.settings.seconds_left())
         for plan in guided_plans(self.data, builder, relaxation, guided):
             improver.adopt(plan)
@@ -185,6 +186,9 @@ class Search:
             if share >= 1.0:
                 break
             share = min(2 * share, 1.0)
+        if self.gap > OPTIMALITY_GAP:
+            self.companions.take(improver)
+            self._adopt(improver)
 
     def schedule(self) -> Schedule | None:
         """Return the incumbent on hosts."""

@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -36,7 +37,7 @@ def test_charts_hold_the_gpus_and_the_money_of_the_plan(planned):
 def test_the_page_needs_nothing_else_and_runs_its_own_script_only(planned):
     text = plan_page(planned)
     page = Page(text)
-    assert page.links == []
+    assert all(link.startswith("#") for link in page.links)
     code, policy = script()
     assert code in text
     assert policy in text
@@ -48,6 +49,5 @@ def test_the_page_needs_nothing_else_and_runs_its_own_script_only(planned):
 
 
 def test_no_name_in_the_data_ends_the_script(planned):
-    account = planned.problem
-    named = planned.replace(problem=account.replace(currency=HOSTILE))
+    named = replace(planned, problem=planned.problem.replace(currency=HOSTILE))
     assert HOSTILE not in plan_page(named)
