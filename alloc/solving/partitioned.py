@@ -28,7 +28,7 @@ from alloc.problems.allocation.instance import Instance
 from alloc.problems.allocation.solution import Allocation, Assignment, Solution
 from alloc.solving.outcome import Outcome, Progress, Settings
 from alloc.solving.parts import Cut, cut
-from alloc.solving.placement.bounds import placement_bound
+from alloc.solving.placement.admission import solve_admission
 from alloc.solving.placement.compiling import Problem
 from alloc.solving.placement.gang_search import with_waiting
 from alloc.solving.placement.incumbent import Incumbent
@@ -41,6 +41,8 @@ Method = Callable[..., Outcome[Solution]]
 _PARTS_SHARE = 0.6
 """Share of the time for the parts; the rest is for the bound of the whole, and for putting the
 answers together."""
+_LATEST_SHARE = 0.8
+"""Share of the time after which no part is solved any more, however late its worker started."""
 _BACKEND = "alloc parts"
 _ELSEWHERE = "does not fit any part of the cluster by itself; solve it whole"
 
@@ -76,13 +78,25 @@ def place_in_parts(
     try:
         if best.counts is not None:
             best.offer_counts(with_waiting(problem, level, best.counts))
+        report(f"together {best.sign * best.cost:.6g}, bound so far {best.sign * bound:.6g}")
         if limit != "interrupt" and not is_within(best.cost, bound, OPTIMALITY_GAP):
-            sharper, how = placement_bound(problem.data, level, settings.seconds_left(), report)
-            if best.sign * sharper > bound:
-                bound, proof = best.sign * sharper, how
+            sharper, how = _bound(problem, best, settings, report)
+            if sharper > bound:
+                bound, proof = sharper, how
     except KeyboardInterrupt:
         limit = "interrupt"
     return _outcome(best.allocation, best.sign * bound, proof, parts, limit, settings)
+
+
+def _bound(
+    problem: Problem, best: Incumbent, settings: Settings, report: Progress
+) -> tuple[float, BoundProof]:
+    """Return a bound on the whole, in minimisation; a better answer met on the way is kept."""
+    found = solve_admission(
+        problem.data, best.level, settings.seconds_left(), report, seed=settings.seed
+    )
+    best.offer(found.allocation)
+    return best.sign * found.bound, found.proof
 
 
 def round_in_parts(
@@ -123,8 +137,8 @@ def _outcome(
         highs.version(),
         limit,
         assumptions=(
-            f"solved in {parts} parts: what jobs of one part could do on hosts of another is not "
-            "looked at, and the bound is that of the whole",
+            f"solved in {parts} parts first, where no job may use hosts of another part; the bound "
+            "is that of the whole",
         ),
     )
 
@@ -137,12 +151,13 @@ def _in_parts(
     Where a part has no answer, what runs in it stays as it is.
     """
     pieces = cut(instance, settings.workers, settings.seed)
-    seconds = _PARTS_SHARE * settings.seconds_left()
-    # Parts that wait for a worker wait for those before them.
-    seconds /= math.ceil(pieces.num_parts / settings.workers)
+    # Parts that wait for a worker wait for those before them; those that start late end no later.
+    turns = math.ceil(pieces.num_parts / settings.workers)
+    seconds = _PARTS_SHARE * settings.seconds_left() / turns
+    ends = time.time() + _LATEST_SHARE * settings.seconds_left()
     report(f"{pieces.num_parts} parts of about {_mean_hosts(pieces):.0f} hosts")
     calls = [
-        (method, instance, pieces, part, objective, replace(settings, workers=1), seconds)
+        (method, instance, pieces, part, objective, replace(settings, workers=1), seconds, ends)
         for part in range(pieces.num_parts)
     ]
     answers: dict[int, Outcome[Solution]] = {}
@@ -182,9 +197,11 @@ def _solve_part(
     objective: str,
     settings: Settings,
     seconds: float,
+    ends: float,
 ) -> tuple[int, Outcome[Solution]]:
-    """Solve a part, on a worker; return its number and the answer."""
-    here = replace(settings, time_limit_s=seconds, started=time.perf_counter())
+    """Solve a part, on a worker whose clock is another one; return its number and the answer."""
+    within = max(min(seconds, ends - time.time()), 0.0)
+    here = replace(settings, time_limit_s=within, started=time.perf_counter())
     piece = pieces.instance(instance, part)
     if piece is None:
         nothing = Allocation(())
