@@ -46,17 +46,16 @@ class Workers:
     """
 
     def __init__(self, count: int, stack: ExitStack) -> None:
+        import joblib
         from joblib.parallel import get_active_backend
 
         self._count = count
+        # joblib makes calls here where there is one worker, also one of a cluster's.
+        self._is_serial = joblib.effective_n_jobs(count) == 1
         self._stack = stack
         self._backend = get_active_backend()[0]
         self._pools: dict[str, joblib.Parallel] = {}
         self._sent: dict[int, Any] = {}
-
-    @property
-    def _is_serial(self) -> bool:
-        return self._count == 1 and _kind(self._backend) not in CLUSTERS
 
     @contextmanager
     def sharing(self, values: Sequence[Any]) -> Iterator[None]:
@@ -125,7 +124,8 @@ class Workers:
     def starts_at_once(self) -> bool:
         """Whether calls can go on while this process does something else (`start`)."""
         # Threads hold Python's lock, and within a worker joblib has nothing but threads.
-        return _kind(self._backend) != "" and bool(self._backend.supports_return_generator)
+        own = _kind(self._backend) != "" and bool(self._backend.supports_return_generator)
+        return own and not self._is_serial
 
     def start(
         self, function: Callable[..., Out], calls: Sequence[tuple[Any, ...]]
