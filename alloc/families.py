@@ -54,6 +54,7 @@ FAMILIES |= {
                 AUTO: "alloc.solving.round.method:solve_round",
                 "partitioned": "alloc.solving.partitioned:round_in_parts",
             },
+            approximate=("partitioned",),
             features=("refusal",),
             measure=_MEASURE,
             checker=_CHECKER,
@@ -127,6 +128,7 @@ FAMILIES |= {
                 AUTO: "alloc.solving.placement.method:solve_placement",
                 "partitioned": "alloc.solving.partitioned:place_in_parts",
             },
+            approximate=("partitioned",),
             features=(
                 "placement rules",
                 "GPU memory",
