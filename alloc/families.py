@@ -50,7 +50,11 @@ FAMILIES |= {
             objective="progress",
             objectives=tuple(o.name for o in OBJECTIVES.values() if isinstance(o, RoundUtility)),
             models=("arrays", "pyomo", "cpsat"),
-            methods={AUTO: "alloc.solving.round.method:solve_round"},
+            methods={
+                AUTO: "alloc.solving.round.method:solve_round",
+                "partitioned": "alloc.solving.partitioned:round_in_parts",
+            },
+            approximate=("partitioned",),
             features=("refusal",),
             measure=_MEASURE,
             checker=_CHECKER,
@@ -120,7 +124,11 @@ FAMILIES |= {
             objective="gpus_placed",
             objectives=tuple(o.name for o in PLACEMENT_OBJECTIVES),
             models=("arrays", "pyomo", "cpsat"),
-            methods={AUTO: "alloc.solving.placement.method:solve_placement"},
+            methods={
+                AUTO: "alloc.solving.placement.method:solve_placement",
+                "partitioned": "alloc.solving.partitioned:place_in_parts",
+            },
+            approximate=("partitioned",),
             features=(
                 "placement rules",
                 "GPU memory",

@@ -99,7 +99,7 @@ def explorer_data(
     }
 
 
-def to_script(data: Mapping[str, Any]) -> str:
+def to_script(data: Mapping[str, Any] | Sequence[Any]) -> str:
     """Return data as JSON that can stand in a script element: no name in it can end that.
 
     Parameters

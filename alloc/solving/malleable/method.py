@@ -90,7 +90,8 @@ def solve_malleable(
     search = Search(data, objective, settings, warm_start, report, unit)
     limit: Limit | None = None
     try:
-        search.run()
+        with search.companions:
+            search.run()
         # Placing the answer takes as long again as placing the first one did.
         settings = search.settings
         if search.gap > OPTIMALITY_GAP and settings.time_is_up():

@@ -23,6 +23,7 @@ from alloc.objectives import is_kept
 from alloc.objectives import objective as objective_of
 from alloc.problems.allocation.solution import Schedule, Solution
 from alloc.solving.malleable.column_generation import Relaxation, bound_states, generate_columns
+from alloc.solving.malleable.companions import Companions
 from alloc.solving.malleable.enumeration import enumerate_profiles
 from alloc.solving.malleable.improvement import Improver, Plan, guided_plans
 from alloc.solving.malleable.insertion import Builder, serial_horizon, serving_orders, value_of
@@ -35,6 +36,9 @@ _MAX_PROFILES = 120_000
 _FEW_PROFILES = 4_000
 _FIRST_SHARE, _GUIDED_SHARE = 0.3, 0.3
 """Shares of the time left after which the first schedule, and those guided by prices, hurry."""
+_MEANWHILE_SHARE = 0.1
+"""Share of the time left for which other workers search while this one inserts by prices, asks the
+integer master and searches for the first time: about as long as that takes."""
 _MAX_ASKED = 1_000_000
 """Choices (job, slot, configuration) up to which HiGHS is asked for a schedule: building the model
 of more takes a minute and gigabytes."""
@@ -87,6 +91,7 @@ class Search:
         self.prices: Array | None = None
         self.multipliers: Multipliers | None = None
         self._placed: tuple[Plan, Schedule] | None = None
+        self.companions = Companions(settings.workers, report)
 
     @property
     def value(self) -> float:
@@ -154,6 +159,7 @@ class Search:
         self.prices, self.multipliers = relaxation.prices, relaxation.multipliers
         builder = Builder(self.data, num_slots)
         improver = Improver(self.data, builder, relaxation, self.plan, self.settings)
+        self.companions.ask(improver, _MEANWHILE_SHARE * self.settings.seconds_left())
         guided = self.settings.within(_GUIDED_SHARE * self.settings.seconds_left())
         for plan in guided_plans(self.data, builder, relaxation, guided):
             improver.adopt(plan)
@@ -170,14 +176,19 @@ class Search:
             return
         while self.gap > OPTIMALITY_GAP and not self.settings.time_is_up():
             try:
-                improver.search(share * self.settings.seconds_left(), self.report)
+                self.companions.search(improver, share * self.settings.seconds_left())
             finally:  # also at Ctrl-C
                 self._adopt(improver)
+            # For as long as the next search takes, which waits for what is not done.
+            self.companions.ask(improver, min(2 * share, 1.0) * self.settings.seconds_left())
             if self._prove(relaxation):
                 break
             if share >= 1.0:
                 break
             share = min(2 * share, 1.0)
+        if self.gap > OPTIMALITY_GAP:
+            self.companions.take(improver)
+            self._adopt(improver)
 
     def schedule(self) -> Schedule | None:
         """Return the incumbent on hosts."""

@@ -40,14 +40,26 @@ def first_placements(problem: Problem, level: WeightedSum) -> Iterator[csr_array
     data = problem.data
     standing = data.initial
     yield standing
-    wanted = any(term.name in _PLACED and level.sense == "max" for _, term in level.terms)
-    if wanted:
+    if _wants_placed(level):
         for by_size in (True, False):
             gangs = Gangs(problem, standing)
             put_down(gangs, _waiting(problem, gangs, by_size))
             yield gangs.counts()
     if not must_run(problem):
         yield csr_array(standing.shape, dtype=np.int64)
+
+
+def with_waiting(problem: Problem, level: WeightedSum, counts: csr_array) -> csr_array:
+    """Return a placement with waiting jobs put beside it, largest first, where that is wanted."""
+    if not _wants_placed(level):
+        return counts
+    gangs = Gangs(problem, counts)
+    put_down(gangs, _waiting(problem, gangs, by_size=True))
+    return gangs.counts()
+
+
+def _wants_placed(level: WeightedSum) -> bool:
+    return any(term.name in _PLACED and level.sense == "max" for _, term in level.terms)
 
 
 def fresh_placements(problem: Problem, attempts: int, seed: int) -> Iterator[csr_array]:
@@ -136,17 +148,16 @@ class GangSearch:
         current = self.best.cost
         movable = [j for j in range(len(self.problem.instance.jobs)) if j not in self._stuck()]
         vain = 0
-        while (
-            movable
-            and vain < patience
-            and clock() > 0
-            and self.best.cost > bound + 1e-9 * abs(bound)
-        ):
+        while movable and vain < patience and clock() > 0 and not self.done(bound):
             before = self.best.cost
             cost = self._try(gangs, movable, current)
             vain = 0 if self.best.cost < before else vain + 1
             if cost is not None:
                 current = cost
+
+    def done(self, bound: float) -> bool:
+        """Return whether the incumbent has reached a bound."""
+        return self.best.cost <= bound + 1e-9 * abs(bound)
 
     def _stuck(self) -> frozenset[int]:
         return self.problem.pinned
