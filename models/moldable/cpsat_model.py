@@ -11,7 +11,7 @@ of the starts.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -138,6 +138,9 @@ class Builder:
     starts
         First and last start of each way of each job, seconds, as far as better schedules may have
         them; a way whose last is before its first is left out. None: no limits.
+    worth
+        What it is worth to run each of the free jobs, any of which may then be left out. None: all
+        must run.
     """
 
     def __init__(
@@ -147,10 +150,11 @@ class Builder:
         free: Sequence[int] | None = None,
         rows: frozenset[int] | None = None,
         starts: Sequence[Sequence[tuple[float, float]]] | None = None,
+        worth: Mapping[int, int] | None = None,
     ) -> None:
         self.data, self.units, self.model = data, Units.of(data), cp_model.CpModel()
         self.free = list(range(data.num_jobs)) if free is None else list(free)
-        self._rows, self._starts = rows, starts
+        self._rows, self._starts, self._worth = rows, starts, worth
         self._last = self.units.down(data.end_of_all) // self.units.per_step + 1
         self._intervals: list[list[cp_model.IntervalVar]] = [[] for _ in data.rows]
         self._amounts: list[list[int]] = [[] for _ in data.rows]
@@ -175,7 +179,7 @@ class Builder:
         if whole:
             self._pool(pooled)
         compared = sum(len(job.taken) for job in self.jobs.values())
-        if len(self.free) <= _MAX_ORDERED and compared <= _MAX_COMPARED:
+        if worth is None and len(self.free) <= _MAX_ORDERED and compared <= _MAX_COMPARED:
             self._order()
 
     def _job(self, j: int, pooled: list[tuple[cp_model.IntervalVar, Array]]) -> _Job:
@@ -197,13 +201,13 @@ class Builder:
                 low = max(first, units.down(least) // units.per_step)
                 if math.isfinite(most):
                     high = min(high, units.up(most) // units.per_step + 1)
-                if high < low:
-                    continue  # later than any job of an optimal schedule starts
+            if latest is not None:
+                high = min(high, (latest - length) // units.per_step)
+            if high < low:
+                continue  # too late, or later than any job of an optimal schedule starts
             chosen = model.new_bool_var(f"m[{j},{w}]")
             own = model.new_int_var(low, high, f"s[{j},{w}]")
             model.add(own == start).only_enforce_if(chosen)
-            if latest is not None:
-                model.add(units.per_step * own + length <= latest).only_enforce_if(chosen)
             interval = model.new_optional_fixed_size_interval_var(own, hold, chosen, f"i[{j},{w}]")
             if hold:
                 pooled.append((interval, way.load))
@@ -225,7 +229,10 @@ class Builder:
             ways.append(chosen)
             lengths.append(length)
             holds.append(hold)
-        model.add_exactly_one(ways)
+        if self._worth is None:
+            model.add_exactly_one(ways)
+        else:
+            model.add_at_most_one(ways)
         length_var = sum(n * chosen for n, chosen in zip(lengths, ways, strict=True))
         hold_var = sum(n * chosen for n, chosen in zip(holds, ways, strict=True))
         end = units.per_step * start + length_var
@@ -240,7 +247,7 @@ class Builder:
         """Let the jobs that are not free do what they do in a plan."""
         units, free = self.units, set(self.free)
         for j, (w, p) in enumerate(plan.choice):
-            if j in free:
+            if j in free or not math.isfinite(plan.start[j]):
                 continue
             way = self.data.ways[j][w]
             hold = units.steps(way.hold_s)
@@ -397,30 +404,48 @@ class Builder:
         for level, limit in target.held:
             kept, size, fixed = self.level(level, before)
             self.model.add(kept <= math.floor((limit - fixed) / size))
-        chosen = self._chosen()
-        starts = [job.start for job in self.jobs.values()]
-        model = CpSatModel(
-            self.model, (*starts, *(x for _, _, x in chosen)), "min", 1.0 / unit, constant
-        )
+        model = CpSatModel(self.model, self._variables(), "min", 1.0 / unit, constant)
 
         def extract(values: Array) -> Schedule:
             return self.plan_of_values(values, before).schedule(data)
 
         def start(solution: object) -> Array | None:
             known = plan_of(data, solution) if isinstance(solution, Schedule) else None
-            return None if known is None else self._hint(known)
+            return None if known is None else self.hint(known)
 
         return BuiltModel(model, extract, start)
+
+    def filling(self) -> CpSatModel:
+        """Return the model in which the jobs that run are worth most."""
+        assert self._worth is not None
+        value = sum(self._worth[j] * sum(job.ways) for j, job in self.jobs.items())
+        self.model.maximize(value)
+        return CpSatModel(self.model, self._variables(), "max", 1.0)
+
+    def _variables(self) -> tuple[cp_model.IntVar, ...]:
+        starts = [job.start for job in self.jobs.values()]
+        return (*starts, *(x for _, _, x in self._chosen()))
 
     def _chosen(self) -> list[tuple[int, Choice, cp_model.IntVar]]:
         return [(j, key, x) for j, job in self.jobs.items() for key, x in job.taken.items()]
 
-    def _hint(self, plan: Plan) -> Array:
-        """Return the values of a plan for the variables of the built model."""
+    def hint(self, plan: Plan) -> Array:
+        """Return the values of a plan for the variables of the built model.
+
+        Parameters
+        ----------
+        plan
+            A plan; what its jobs that do not run would start at is left open.
+        """
         if self.symmetry is not None:
             plan = self.symmetry.renamed(plan)
-        starts = [float(self.units.steps(float(plan.start[j]))) for j in self.jobs]
-        return np.array([*starts, *(float(plan.choice[j] == key) for j, key, _ in self._chosen())])
+        runs = np.isfinite(plan.start)
+        starts = [
+            float(self.units.steps(float(plan.start[j]))) if runs[j] else math.nan
+            for j in self.jobs
+        ]
+        taken = [float(runs[j] and plan.choice[j] == key) for j, key, _ in self._chosen()]
+        return np.array([*starts, *taken])
 
     def plan_of_values(self, values: Array, before: Plan | None = None) -> Plan:
         """Return what the values of the variables say, built again in seconds.
@@ -433,19 +458,21 @@ class Builder:
             The plan of the jobs that are not free.
         """
         choice: dict[int, Choice] = {}
-        for (j, key, _), value in zip(self._chosen(), values[len(self.jobs) :], strict=True):
-            if value > 0.5:
-                choice[j] = key
         start = np.zeros(self.data.num_jobs)
         if before is not None:
             start = before.start / (self.units.unit_s * self.units.per_step)
-            choice = dict(enumerate(before.choice)) | choice
+            others = set(np.flatnonzero(np.isfinite(start)).tolist()).difference(self.jobs)
+            choice = {j: before.choice[j] for j in others}
+        for (j, key, _), value in zip(self._chosen(), values[len(self.jobs) :], strict=True):
+            if value > 0.5:
+                choice[j] = key
         for at, j in enumerate(self.jobs):
             start[j] = values[at]
         # Of those that start in one unit, one that takes less than a unit comes first.
-        runs = [self.data.ways[j][choice[j][0]].run_s for j in range(self.data.num_jobs)]
-        order = np.lexsort((np.array(runs), np.floor(start)))
-        return by_choices(self.data, order.tolist(), [choice[j] for j in range(len(runs))])
+        runs = {j: self.data.ways[j][w].run_s for j, (w, _) in choice.items()}
+        order = sorted(choice, key=lambda j: (math.floor(start[j]), runs[j], j))
+        every = [choice.get(j, (0, 0)) for j in range(self.data.num_jobs)]
+        return by_choices(self.data, order, every)
 
 
 def _clash(first: Use, second: Use, data: MoldableData) -> bool:
