@@ -83,7 +83,7 @@ FAMILIES |= {
             objective="makespan",
             objectives=tuple(o.name for o in SCHEDULE_OBJECTIVES),
             goals=True,
-            models=("pyomo", "cpsat"),
+            models=("arrays", "pyomo", "cpsat"),
             methods={AUTO: "alloc.solving.moldable.method:solve_moldable"},
             conflict="the hosts do not let all jobs run once within their deadlines and the "
             "horizon; add hosts, drop jobs, or move the limits",

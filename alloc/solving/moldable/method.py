@@ -33,8 +33,8 @@ from alloc.solving.outcome import Outcome, Progress, Settings
 _SHARE = 0.94
 """Of the time for the search: the rest is for a last step of CP-SAT, and for the checker."""
 _LISTS, _MOVES, _MOVES_OF_PEAKS, _BOUND, _WHOLE = 0.1, 0.35, 0.13, 0.55, 0.8
-"""By when lists, moves in them (of peaks fewer: hosts are filled then), the bound and CP-SAT on all jobs
-end, as shares of the time."""
+"""By when lists, moves in them (of peaks fewer: hosts are filled then), the bound and CP-SAT on all
+jobs end, as shares of the time."""
 _FILLED, _FILLED_OF_FEW = 0.9, 0.3
 """By when the filling of hosts for guesses of a peak ends; sooner where CP-SAT gets all jobs."""
 _PATIENCE, _PATIENCE_SQUARE = 2000, 20
