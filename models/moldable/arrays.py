@@ -18,6 +18,8 @@ from alloc.objectives import Held
 from alloc.problems.allocation.instance import Instance
 from alloc.problems.allocation.solution import Schedule
 
+_MAX_ENTRIES = 10_000_000
+"""Entries of the capacity rows at most: half a GiB while they are put together."""
 _ROUNDING = 1e-12
 """Relative lateness that counts as none, as in the data."""
 
@@ -37,7 +39,7 @@ def build_arrays(instance: Instance, objective: str, held: Sequence[Held] = ()) 
     Raises
     ------
     UnsupportedFeatureError
-        In continuous time.
+        In continuous time, and where the runs take more slots than memory holds.
     """
     if instance.slot_s is None:
         raise UnsupportedFeatureError(
@@ -57,9 +59,24 @@ class _Builder:
         self.symmetry = Symmetry(data)
         self.columns: dict[tuple[int, Choice], tuple[int, Index]] = {}
         """Of each job and mode, the first slot it may start in, and its columns."""
+        self._require_memory()
         for j in range(data.num_jobs):
             self._job(j)
         self._capacity()
+
+    def _require_memory(self) -> None:
+        data, slot_s, entries = self.data, self.slot_s, 0.0
+        for release, ways in zip(data.release.tolist(), data.ways, strict=True):
+            starts = (data.end_of_all - release) / slot_s
+            for way in ways:
+                used = sum(len(placement.use) for placement in way.placements)
+                entries += used * starts * way.hold_s / slot_s
+        if entries > _MAX_ENTRIES:
+            raise UnsupportedFeatureError(
+                f'instance "{data.instance.name}": its runs take so many slots of {slot_s:g} s '
+                f"that the arrays would have {entries:.2g} entries; set a longer slot_s, or take "
+                'backend "auto".'
+            )
 
     def _job(self, j: int) -> None:
         """Add the columns of a job, of which one is taken (C1); (C3) leaves out what is late."""
@@ -82,8 +99,8 @@ class _Builder:
         found: dict[int, list[tuple[Index, Index, float]]] = {}
         for (j, (w, p)), (first, columns) in self.columns.items():
             hold = round(data.ways[j][w].hold_s / self.slot_s)
-            at = first + np.arange(len(columns))[:, None] + np.arange(hold)
             last = max(last, first + len(columns) + hold)
+            at = first + np.arange(len(columns))[:, None] + np.arange(hold)
             for row, amount in data.ways[j][w].placements[p].use:
                 share = amount / max(data.capacity[row], 1)
                 found.setdefault(row, []).append((at, columns[:, None], share))

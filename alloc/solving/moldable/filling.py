@@ -40,7 +40,7 @@ _STEP_S = 1.0
 _WORTH, _NOISE = 10_000, 0.05
 """Worth of the largest job, and by what share worths differ from step to step: a choice of jobs
 that is tied with another would never be left otherwise."""
-_PATIENCE, _PATIENCE_HOST = 10, 3
+_PATIENCE, _PATIENCE_HOST = 10, 5
 """Packings without a gain after which a guess is given up, for all and for each host more."""
 _GAP = 1e-4
 """Relative gap of a packing: worths are less sure."""
@@ -75,8 +75,7 @@ def lowered_peak(
         if found is not None and reached < value:
             best, value, share = found, reached, min(2 * share, 0.5)
         else:
-            share /= 2
-            patience += share * (value - low) < _CLOSE * value
+            share, patience = share / 2, patience + 1
         report(f"filled hosts to {guess:g}: {filling.left} jobs left over; {value:g}")
     return best
 
