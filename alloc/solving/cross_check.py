@@ -22,7 +22,7 @@ from alloc.solving.outcome import Outcome, Settings
 from alloc.solving.refinement import Question, solve_refined
 
 _SECONDS = 1.0
-"""For building the arrays, and for HiGHS, at most: a model with so few entries takes a hundredth."""
+"""For building, and for HiGHS, at most; a model with so few entries takes a hundredth of it."""
 
 
 def cross_checked(
