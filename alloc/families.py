@@ -91,6 +91,22 @@ FAMILIES |= {
             checker="alloc.verification.moldable:verify_moldable",
         ),
         Family(
+            name="saturn-spase",
+            code="F3",
+            title="Saturn's SPASE as published: strategy, node, GPUs and start, makespan least",
+            problem=INSTANCE,
+            solution=SCHEDULE,
+            solution_kind="solution",
+            page="alloc.models.saturn_spase",
+            objective="makespan",
+            objectives=("makespan",),
+            models=("pyomo",),
+            conflict="the hosts do not let all jobs run once within their deadlines and the "
+            "horizon; add hosts, drop jobs, or move the limits",
+            measure=_MEASURE,
+            checker="alloc.verification.moldable:verify_moldable",
+        ),
+        Family(
             name="admission",
             code="F6",
             title="Admission: which jobs with deadlines to accept, and who runs when?",
