@@ -177,8 +177,8 @@ class Configuration:
             require_non_negative(self.rate, f"configuration {self.label}", "rate")
         if self.technique is not None and not self.technique.strip():
             raise InstanceError(
-                f"configuration {self.label}: technique is empty; name the parallelism, or leave it "
-                "out."
+                f"configuration {self.label}: technique is empty; name the parallelism, or leave "
+                "it out."
             )
         if type(self.tasks) is not tuple:
             object.__setattr__(self, "tasks", tuple(self.tasks))
