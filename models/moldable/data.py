@@ -33,6 +33,7 @@ from alloc.problems.allocation.instance import Instance
 from alloc.problems.allocation.solution import Run, TaskPlacement
 from alloc.topology import Topology
 from alloc.workload import Configuration, Job
+from alloc.workload.configuration import Gang
 
 Array = npt.NDArray[np.float64]
 Use = tuple[tuple[int, int], ...]
@@ -282,13 +283,13 @@ class _Rows:
         self.host_of_row: list[int] = []
         self.is_complete = True
         self._number: dict[tuple[int, int] | str, int] = {}
-        self._listed: dict[tuple[int, str | None], tuple[Placement, ...]] = {}
+        self._listed: dict[tuple[Gang, str | None], tuple[Placement, ...]] = {}
         self._cluster = set(instance.topology.cluster_columns)
 
     def placements(self, configuration: Configuration, tenant: str | None) -> tuple[Placement, ...]:
         """Return the placements of a configuration of a tenant's job."""
         tenant = tenant if tenant in self.quotas else None
-        key = (id(configuration), tenant)
+        key = (configuration.gang, tenant)
         if key not in self._listed:
             found = [
                 Placement(

@@ -44,6 +44,8 @@ _PATIENCE, _PATIENCE_HOST = 10, 5
 """Packings without a gain after which a guess is given up, for all and for each host more."""
 _GAP = 1e-4
 """Relative gap of a packing: worths are less sure."""
+_FIRST, _NEXT = 0.75, 0.5
+"""How far guesses go from the best schedule to the bound: lists are far off at first."""
 _CLOSE = 1e-3
 """Least step of a guess, relative."""
 
@@ -67,13 +69,13 @@ def lowered_peak(
         Takes a line of progress.
     """
     filling = Filling(data, settings)
-    best, value, share, patience = plan, value_of(data, plan), 0.5, 1
+    best, value, share, patience = plan, value_of(data, plan), _FIRST, 1
     while not settings.time_is_up() and value - low > _CLOSE * value:
         guess = value - max(share * (value - low), _CLOSE * value)
         found = filling.run(guess, patience)
         reached = math.inf if found is None else value_of(data, found)
         if found is not None and reached < value:
-            best, value, share = found, reached, min(2 * share, 0.5)
+            best, value, share = found, reached, min(2 * share, _NEXT)
         else:
             share, patience = share / 2, patience + 1
         report(f"filled hosts to {guess:g}: {filling.left} jobs left over; {value:g}")
@@ -81,7 +83,10 @@ def lowered_peak(
 
 
 class Filling:
-    """Hosts that are filled for one guess after the other; each goes on from the one before.
+    """Hosts that are filled for one guess after the other, each from empty ones on.
+
+    What fitted a longer guess is a bad start for a shorter one: its jobs stand in ways that are too
+    narrow, and repairing that takes far longer than to fill the hosts again.
 
     Parameters
     ----------
@@ -96,8 +101,6 @@ class Filling:
         self._settings = settings
         self._rng = np.random.default_rng(settings.seed)
         self._rows_of, self._shared = data.rows_of_hosts
-        never = np.full(data.num_jobs, math.inf)
-        self._plan = Plan([(0, 0)] * data.num_jobs, never, never.copy())
         capacity = np.where(data.pool.capacity > 0, data.pool.capacity, 1.0)
         self._area = [
             [float((way.load / capacity).max()) * way.hold_s for way in ways] for ways in data.ways
@@ -124,23 +127,21 @@ class Filling:
         """
         latest = self._whole.target.level.peaks[0].latest(guess)
         self._data = replace(self._whole, deadline=np.minimum(self._whole.deadline, latest))
-        late = self._plan.completion > self._data.deadline
-        self._plan = Plan(
-            self._plan.choice,
-            np.where(late, math.inf, self._plan.start),
-            np.where(late, math.inf, self._plan.completion),
-        )
+        never = np.full(self._whole.num_jobs, math.inf)
+        self._plan = Plan([(0, 0)] * self._whole.num_jobs, never, never.copy())
         worth = self._worth()
         hosts = [str(h) for h in self._rng.permutation(list(self._rows_of))]
-        for host in hosts if late.all() else ():
-            self._pack({host}, worth)
+        for host in hosts:
+            if self.left and not self._settings.time_is_up():
+                self._pack({host}, worth)
         steps = patience * (_PATIENCE + _PATIENCE_HOST * len(hosts))
         least, idle = math.inf, 0
         while self.left and idle < steps and not self._settings.time_is_up():
             waiting = self._waiting()
             over = float(worth[waiting].sum())
             least, idle = (over, 0) if over < least else (least, idle + 1)
-            self._pack(self._some_hosts(int(self._rng.choice(waiting))), worth)
+            if self._pack(self._some_hosts(int(self._rng.choice(waiting))), worth):
+                break
         return None if self.left else self._plan
 
     def _worth(self) -> Array:
@@ -173,8 +174,11 @@ class Filling:
             hosts.add(str(host))
         return hosts
 
-    def _pack(self, hosts: set[str], worth: Array) -> None:
-        """Pack some hosts anew, so that what runs in time on them is worth most."""
+    def _pack(self, hosts: set[str], worth: Array) -> bool:
+        """Pack some hosts anew, so that what runs in time on them is worth most.
+
+        Returns whether nothing is worth more on all hosts, so that the guess is decided.
+        """
         data, rng, plan = self._data, self._rng, self._plan
         rows = self._shared.union(*(self._rows_of[host] for host in hosts))
         waiting = self._waiting()
@@ -191,8 +195,10 @@ class Filling:
                 builder = Builder(data, plan, sorted(free), rows, worth=dict(enumerate(whole)))
                 model, hint = builder.filling(), builder.hint(plan)
         except OutOfTime:
-            return
+            return False
         seed = int(rng.integers(2**31))
         raw = cpsat.solve(model, SolverOptions(seconds, seed, self._settings.workers, _GAP, hint))
         if raw.values is not None:
             self._plan = builder.plan_of_values(raw.values, plan)
+        everything = len(free) == data.num_jobs and len(hosts) == len(self._rows_of)
+        return everything and raw.status == "optimal"
