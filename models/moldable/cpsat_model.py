@@ -25,78 +25,21 @@ from alloc.models.malleable.cpsat_model import whole_multiples
 from alloc.models.moldable.data import Array, MoldableData, Placement, Use, moldable_data
 from alloc.models.moldable.serial import Choice, Plan, by_choices, plan_of
 from alloc.models.moldable.symmetry import Symmetry
+from alloc.models.moldable.units import Units
 from alloc.objectives import Held
 from alloc.problems.allocation.instance import Instance
 from alloc.problems.allocation.solution import Schedule
 
-_MAX_TIME = 2**30
-"""Units of time at most: an optimum is called one at 1e-6, and a chain of hundreds of jobs loses
-hundreds of units."""
 _MAX_SUM = 2**59
 """Of the objective: CP-SAT counts in 64 bits."""
 _MAX_WEIGHT = 2**26
 """Largest whole cost of a unit of time: what rounding takes off is far less than a millionth."""
-_ROUNDING = 1e-12
-"""Relative distance from a whole number that is none: times are float products and quotients."""
 _MAX_RELEASES = 10
 """Releases from which the energy of the jobs is summed: the rows hold for any choice of them."""
 _MAX_ORDERED = 30
 """Jobs of which every two get literals for who goes first: their number grows by the square."""
 _MAX_COMPARED = 1000
 """Placements of these jobs, every two of which are compared: half a second."""
-
-
-@dataclass(frozen=True)
-class Units:
-    """Whole numbers for times: starts in steps, completions in units, so many to a step.
-
-    Parameters
-    ----------
-    unit_s
-        A unit, seconds.
-    per_step
-        Units of a step.
-    slot_s
-        The slot, or None in continuous time, where a step is a unit.
-    """
-
-    unit_s: float
-    per_step: int
-    slot_s: float | None
-
-    @staticmethod
-    def of(data: MoldableData) -> Units:
-        """Return the units for an instance."""
-        slot_s, end_s = data.instance.slot_s, data.end_of_all
-        if slot_s is not None:
-            per_step = max(2 ** int(math.log2(max(_MAX_TIME * (slot_s / end_s), 1.0))), 1)
-            return Units(slot_s / per_step, per_step, slot_s)
-        exponent = top = math.frexp(end_s)[1]
-        times = np.array([way.run_s for ways in data.ways for way in ways])
-        due = data.target.level.jobs.due
-        ends = np.concatenate([data.deadline, due])
-        times = np.concatenate([times, data.release, ends[np.isfinite(ends)]])
-        # The coarsest unit of which all times are whole multiples, or the finest there is.
-        while exponent > top - int(math.log2(_MAX_TIME)):
-            parts = np.ldexp(times, -exponent)
-            if (np.abs(parts - np.rint(parts)) <= _ROUNDING * parts).all():
-                break
-            exponent -= 1
-        return Units(math.ldexp(1.0, exponent), 1, None)
-
-    def down(self, moment_s: float) -> int:
-        """Return a time in whole units, rounded down."""
-        parts = moment_s / self.slot_s * self.per_step if self.slot_s else moment_s / self.unit_s
-        near = round(parts)
-        return near if abs(parts - near) <= _ROUNDING * abs(parts) else math.floor(parts)
-
-    def up(self, moment_s: float) -> int:
-        """Return a time in whole units, rounded up."""
-        return -self.down(-moment_s)
-
-    def steps(self, length_s: float) -> int:
-        """Return a start or a length of a run in whole steps."""
-        return self.down(length_s) if self.slot_s is None else round(length_s / self.slot_s)
 
 
 @dataclass
@@ -158,6 +101,7 @@ class Builder:
         self._last = self.units.down(data.end_of_all) // self.units.per_step + 1
         self._intervals: list[list[cp_model.IntervalVar]] = [[] for _ in data.rows]
         self._amounts: list[list[int]] = [[] for _ in data.rows]
+        self._areas: list[list[cp_model.LinearExprT]] = [[] for _ in data.rows]
         whole = free is None
         self.symmetry = Symmetry(data) if whole else None
         self.jobs: dict[int, _Job] = {}
@@ -176,6 +120,8 @@ class Builder:
                 unit = math.gcd(data.capacity[row], *amounts)
                 capacity = data.capacity[row] // unit
                 self.model.add_cumulative(intervals, [n // unit for n in amounts], capacity)
+        if worth is not None:
+            self._fill()
         if whole:
             self._pool(pooled)
         compared = sum(len(job.taken) for job in self.jobs.values())
@@ -223,6 +169,7 @@ class Builder:
                 for row, amount in placement.use if hold else ():
                     self._intervals[row].append(held)
                     self._amounts[row].append(amount)
+                    self._areas[row].append(amount * hold * x)
                 taken[w, p] = x
                 here.append(x)
             model.add(sum(here) == chosen)
@@ -298,6 +245,21 @@ class Builder:
                 self.model.add_cumulative(
                     intervals, [n // unit for n in amounts], int(capacity) // unit
                 )
+
+    def _fill(self) -> None:
+        """Add that what runs takes no more of a row than there is from first start to last end."""
+        data, units = self.data, self.units
+        first = min(units.steps(float(data.release[j])) for j in self.free)
+        last = max(float(data.deadline[j]) for j in self.free)
+        if math.isinf(last):
+            return
+        # A job that completes in time may hold its hosts to the end of its step.
+        length = units.down(last) // units.per_step + 1 - first
+        for capacity, areas, intervals in zip(
+            data.capacity, self._areas, self._intervals, strict=True
+        ):
+            if areas and len(areas) == len(intervals):
+                self.model.add(sum(areas) <= capacity * length)
 
     def _energy(self, last: cp_model.IntVar, slope: int) -> None:
         """Add that the jobs from a release on need so long for all that they take of a row.

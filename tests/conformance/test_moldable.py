@@ -16,9 +16,10 @@ from alloc.errors import InstanceError, UnsupportedFeatureError
 from alloc.families import FAMILIES
 from alloc.formulation import CpSatModel
 from alloc.models.moldable.bounds import PricesOfTime, misses_deadlines, pool_of
-from alloc.models.moldable.cpsat_model import Builder, Units
+from alloc.models.moldable.cpsat_model import Builder
 from alloc.models.moldable.data import moldable_data
 from alloc.models.moldable.serial import Timeline, by_choices, by_ways, plan_of
+from alloc.models.moldable.units import Units
 from alloc.objectives import ScheduleObjective
 from alloc.problems.allocation.solution import Assignment, TaskPlacement
 from alloc.schedulers.state import ClusterState, Decision, Knowledge
