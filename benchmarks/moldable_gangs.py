@@ -143,7 +143,7 @@ def saturn_line(instance: alloc.Instance, seconds: float, bound: float) -> str:
     gap = (result.objective - bound) / result.objective
     own = (result.objective - result.bound) / result.objective
     return (
-        f"  Saturn's program: {result.objective:.7g}, {gap:.2%} above our bound, {own:.1%} above its "
+        f"  Saturn's program: {result.objective:.7g}, gap {gap:.2%} to our bound, {own:.1%} to its "
         f"own, {cpu_s:.1f} CPU s"
     )
 

@@ -44,8 +44,9 @@ _PATIENCE, _PATIENCE_HOST = 10, 5
 """Packings without a gain after which a guess is given up, for all and for each host more."""
 _GAP = 1e-4
 """Relative gap of a packing: worths are less sure."""
-_FIRST, _NEXT = 0.75, 0.5
-"""How far guesses go from the best schedule to the bound: lists are far off at first."""
+_FIRST, _NEXT = 0.75, 0.25
+"""How far guesses go from the best schedule to the bound. Lists are far off at first; later a guess
+that fails takes all of its patience, and one that is kept far less."""
 _CLOSE = 1e-3
 """Least step of a guess, relative."""
 
