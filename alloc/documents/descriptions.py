@@ -66,6 +66,7 @@ DESCRIPTIONS: Mapping[Any, Mapping[str, str]] = {
     Configuration: {
         "rate": "Work units per second, 0 or more.",
         "gpu_type": "GPU type that the tasks' hosts must have.",
+        "technique": "Name of the parallelism that reaches the rate, for people.",
         "within": 'Level ("host" or one of levels) that must hold all tasks in one domain.',
     },
     PlacementRules: {

@@ -13,9 +13,12 @@ import math
 from dataclasses import dataclass
 
 from alloc.packing import HostPool
-from alloc.problems.allocation.solution import Assignment
+from alloc.problems.allocation.solution import Assignment, TaskPlacement
 from alloc.schedulers.state import ClusterState, Decision, JobView, Knowledge
 from alloc.workload import Configuration
+
+_NAMED = 4
+"""Hosts that a sentence names."""
 
 
 @dataclass
@@ -30,11 +33,25 @@ class Reservation:
         When it fits once those that run have ended as expected, seconds.
     then
         What is free then, before the job is placed.
+    tasks
+        Its hosts, where they are held for it.
     """
 
     job: JobView
     start_s: float
     then: HostPool
+    tasks: tuple[TaskPlacement, ...] = ()
+
+    @property
+    def sentence(self) -> str:
+        """When and where the job starts, for people."""
+        hosts = list(dict.fromkeys(task.host for task in self.tasks))
+        more = f" and {len(hosts) - _NAMED} more" if len(hosts) > _NAMED else ""
+        where = f" on {', '.join(hosts[:_NAMED])}{more}" if hosts else ""
+        return (
+            f"a start is reserved at {self.start_s:,.6g} s{where}, if what runs ends as expected "
+            "and jobs start in order of arrival"
+        )
 
 
 class Backfilling:

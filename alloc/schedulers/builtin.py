@@ -43,6 +43,7 @@ SCHEDULERS: Mapping[str, str] = {
     "repack": "alloc.schedulers.placement:Repacking",
     "rollout": "alloc.schedulers.rollout:Rollout",
     "rolling-horizon": "alloc.simulation.rolling_horizon:RollingHorizon",
+    "saturn": "alloc.simulation.introspection:Saturn",
     # Learned, each a file in learned/policies.
     **shipped_entries(),
 }

@@ -255,7 +255,7 @@ class RollingHorizon:
     def _call_solve(
         self, instance: Instance, start: Schedule | None, time_limit_s: float
     ) -> Result[Solution]:
-        solve = self._solve or _default_solve()
+        solve = self._solve or default_solve()
         return solve(
             instance,
             self._formulation,
@@ -297,13 +297,14 @@ class RollingHorizon:
         return sorted(chosen, key=lambda view: view.in_order)
 
 
-def _default_solve() -> Solve:
+def default_solve() -> Solve:
+    """Return `alloc.solving.solve`, which is loaded when it is used."""
     from alloc.solving import solve
 
     return solve
 
 
-def sub_instance(state: ClusterState, views: Sequence[JobView], slot_s: float) -> Instance:
+def sub_instance(state: ClusterState, views: Sequence[JobView], slot_s: float | None) -> Instance:
     """Return jobs in the system as an instance that starts now.
 
     Work is as known to the scheduler; what is done counts as done, so that a job which has run pays

@@ -22,12 +22,14 @@ from benchmarks.tiny.rules import RULES
 from benchmarks.tiny.serving import INFERENCE, QUOTAS
 from benchmarks.tiny.sharing import COLOCATION, SHARING
 from benchmarks.tiny.sizing import SIZING
+from benchmarks.tiny.spase import SPASE
 from benchmarks.tiny.stages import STAGES
 
 _PLAIN = (
     ROUND,
     MALLEABLE,
     MOLDABLE,
+    SPASE,
     ADMISSION,
     PLACEMENT,
     RULES,
