@@ -9,7 +9,7 @@ from alloc.packing import HostPool
 from alloc.problems.allocation.solution import Assignment
 from alloc.schedulers.state import JobView
 from alloc.solving.gang import Tree, decide
-from alloc.workload import Job
+from alloc.workload import Elasticity, Job
 
 
 def place_exactly(
@@ -36,7 +36,7 @@ def place_exactly(
     except UnsupportedFeatureError:
         return _fit(pool, view, room_milli)
     if found is not None:
-        found = as_begun(view, found)
+        found = in_its_ways(view, found)
         pool.take(view.configurations[found.configuration], found.tasks)
     return found
 
@@ -45,8 +45,7 @@ def _fit(pool: HostPool, view: JobView, room_milli: int | None) -> Assignment | 
     rules, ways = view.placement, view.configurations
     if rules.slices or rules.spread:
         return None
-    order = sorted(range(len(ways)), key=lambda c: -ways[c].rate)
-    for c in order if view.bound_to is None else (view.bound_to,):
+    for c in sorted(ways_of(view), key=lambda c: -ways[c].rate):
         if room_milli is None or ways[c].demand[0] <= room_milli:
             tasks = pool.place(ways[c], required=rules.required)
             if tasks is not None:
@@ -68,17 +67,20 @@ def job_of(view: JobView) -> Job:
     )
 
 
+def ways_of(view: JobView) -> list[int]:
+    """Return the configurations that a waiting job may run in: if it began, the one it began in."""
+    if view.bound_to is not None:
+        return [view.bound_to]
+    return [c for c, way in enumerate(view.configurations) if way.rate > 0]
+
+
 def waiting_job(view: JobView) -> Job:
-    """Return the job of a view that waits: one that began has only the configuration it began in.
-
-    `as_begun` says of what is decided for it which one that is.
-    """
-    bound = view.bound_to
-    if bound is None:
-        return job_of(view)
-    return job_of(view).replace(configurations=(view.configurations[bound],), elasticity="rigid")
+    """Return the job of a view that waits, with these configurations alone; see `in_its_ways`."""
+    ways = tuple(view.configurations[c] for c in ways_of(view))
+    elasticity: Elasticity = "rigid" if len(ways) == 1 else "moldable"
+    return job_of(view).replace(configurations=ways, elasticity=elasticity)
 
 
-def as_begun(view: JobView, found: Assignment) -> Assignment:
+def in_its_ways(view: JobView, found: Assignment) -> Assignment:
     """Return what was decided for a `waiting_job`, in the configurations of its view."""
-    return found if view.bound_to is None else replace(found, configuration=view.bound_to)
+    return replace(found, configuration=ways_of(view)[found.configuration])

@@ -10,7 +10,7 @@ from alloc.packing import HostPool
 from alloc.problems.allocation.instance import Instance, Tenant
 from alloc.problems.allocation.solution import Allocation, Assignment
 from alloc.result import Limits
-from alloc.schedulers.placement.exactly import as_begun, job_of, place_exactly, waiting_job
+from alloc.schedulers.placement.exactly import in_its_ways, job_of, place_exactly, waiting_job
 from alloc.schedulers.state import ClusterState, Decision, JobView, Knowledge
 from alloc.solving.gang import Tree
 from alloc.solving.placing.defragmentation import make_room
@@ -141,4 +141,6 @@ class Repacking:
             return None
         solution = found.result.solution
         assert isinstance(solution, Allocation)
-        return {a.job: as_begun(view, a) if a.job == view.id else a for a in solution.assignments}
+        return {
+            a.job: in_its_ways(view, a) if a.job == view.id else a for a in solution.assignments
+        }
