@@ -269,7 +269,7 @@ class HostPool:
                 return None
             for h, count in chosen:
                 gpus, starts = self._positions(h, group, count)
-                task = self._task(h, group.role, count, gpus, starts)
+                task = self.task(h, group.role, count, gpus, starts)
                 self.take_tasks(h, group, task)
                 placed.append(task)
         return tuple(placed)
@@ -288,8 +288,8 @@ class HostPool:
         busy = self.open_gpus.get(h, {}).keys() | self.cut.on_host.get(h, {}).keys()
         return (g for g in range(num_gpus) if g not in busy)
 
-    def _task(
-        self, h: int, role: str, count: int, gpus: tuple[int, ...], starts: tuple[int, ...] = ()
+    def task(
+        self, h: int, role: str, count: int, gpus: tuple[int, ...] = (), starts: tuple[int, ...] = ()
     ) -> TaskPlacement:
         """Return the placement of tasks; equal ones are one object, as there are so many."""
         key = (h, role, count, gpus, starts)

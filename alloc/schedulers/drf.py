@@ -49,31 +49,32 @@ class Drf(Policy):
         self._skip = skip
 
     def _allot(self, round_: Round, competing: Sequence[JobView]) -> None:
-        total = [int(amount) for amount in round_.state.topology.totals]
+        total = [(r, int(amount)) for r, amount in enumerate(round_.state.topology.totals) if amount]
         use: dict[tuple[str, str], list[int]] = {}
-        nothing = [0] * len(total)
         for view, assignment in round_.pinned.values():
             _add(use, view, view.configurations[assignment.configuration].demand)
 
         def share(view: JobView) -> float:
-            held = use.get(_user(view), nothing)
-            return max(u / t for u, t in zip(held, total, strict=True) if t)
+            held = use.get(_user(view))
+            return 0.0 if held is None else max([held[r] / t for r, t in total])
 
-        heap = [(share(view), view.in_order, k, view) for k, view in enumerate(competing)]
+        # Jobs come in order of arrival, so that ties go by their positions.
+        heap = [(share(view), k) for k, view in enumerate(competing)]
         heapq.heapify(heap)
         while heap:
-            seen, order, k, view = heapq.heappop(heap)
+            seen, k = heapq.heappop(heap)
+            view = competing[k]
             if (now := share(view)) > seen:  # another job of the tenant was served meanwhile
-                heapq.heappush(heap, (now, order, k, view))
+                heapq.heappush(heap, (now, k))
                 continue
-            before = round_.grant_of(view).demand
+            grant = round_.grant_of(view)
+            before = grant.demand
             outcome = round_.step(view)
             if outcome is Outcome.MISFIT and not self._skip:
                 break
             if outcome is Outcome.GRANTED:
-                after = round_.grant_of(view).demand
-                _add(use, view, tuple(a - b for a, b in zip(after, before, strict=True)))
-                heapq.heappush(heap, (share(view), order, k, view))
+                _add(use, view, tuple([a - b for a, b in zip(grant.demand, before, strict=True)]))
+                heapq.heappush(heap, (share(view), k))
 
 
 def _user(view: JobView) -> tuple[str, str]:

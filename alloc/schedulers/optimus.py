@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from alloc.schedulers.ladder import SERVER, WORKER, TaskLadder
 from alloc.schedulers.policy import Policy
@@ -15,8 +15,7 @@ from alloc.schedulers.srtf import work_of
 from alloc.schedulers.state import JobView, Knowledge
 
 
-@dataclass(frozen=True)
-class _Move:
+class _Move(NamedTuple):
     """One more task, or one level more, and what it gains."""
 
     gain: float
@@ -80,29 +79,41 @@ class Optimus(Policy):
 
     def _allot(self, round_: Round, competing: Sequence[JobView]) -> None:
         total = [int(amount) for amount in round_.state.topology.totals]
-        heap: list[tuple[float, int, _Move, JobView]] = []
+        heap: list[tuple[float, int, _Move]] = []
 
-        def offer(k: int, view: JobView) -> None:
-            worth = [(self._worth(move, total), move) for move in _moves(round_, view)]
-            if worth:
-                # The first of equals: moves come with the PS before the worker.
-                value, move = max(worth, key=lambda pair: pair[0])
-                heapq.heappush(heap, (-value, k, move, view))
+        def best(view: JobView) -> tuple[float, _Move] | None:
+            moves = _moves(round_, view)
+            if not moves:
+                return None
+            # The first of equals: moves come with the PS before the worker.
+            return max([(self._worth(move, total), move) for move in moves], key=_value)
+
+        def serve(view: JobView, move: _Move) -> Outcome:
+            if move.role is None:
+                return round_.step(view)
+            return round_.step_task(view, move.role, move.count)
 
         for k, view in enumerate(competing):
-            offer(k, view)
+            # Steps without limit come first, job after job.
+            while (offer := best(view)) is not None and offer[0] == math.inf:
+                outcome = serve(view, offer[1])
+                if outcome is Outcome.MISFIT and not self._skip:
+                    return
+                if outcome is not Outcome.GRANTED:
+                    offer = None
+                    break
+            if offer is not None:
+                heap.append((-offer[0], k, offer[1]))
+        heapq.heapify(heap)
         while heap:
-            loss, k, move, view = heapq.heappop(heap)
+            loss, k, move = heapq.heappop(heap)
             if loss >= 0:
                 break
-            if move.role is None:
-                outcome = round_.step(view)
-            else:
-                outcome = round_.step_task(view, move.role, move.count)
+            outcome = serve(competing[k], move)
             if outcome is Outcome.MISFIT and not self._skip:
                 break
-            if outcome is Outcome.GRANTED:
-                offer(k, view)
+            if outcome is Outcome.GRANTED and (offer := best(competing[k])) is not None:
+                heapq.heappush(heap, (-offer[0], k, offer[1]))
 
     def _worth(self, move: _Move, total: Sequence[int]) -> float:
         """Return the gain of a step, per dominant share if so wanted."""
@@ -112,49 +123,57 @@ class Optimus(Policy):
         return move.gain / share if share > 0 else math.inf
 
 
+def _value(offer: tuple[float, _Move]) -> float:
+    return offer[0]
+
+
 def _moves(round_: Round, view: JobView) -> list[_Move]:
     """Return the steps that a job can take, none at its top."""
     grant = round_.grant_of(view)
     if isinstance(grant.ladder, TaskLadder):
         moves = _task_moves(grant, grant.ladder)
+        if view.tenant not in round_.state.quotas:
+            return moves
         return [move for move in moves if round_.allows(view, move.demand[0])]
     level = round_.next_level(view)
     if level is None:
         return []
     rate = max(view.configurations[c].rate for c in level.configurations)
     demand = tuple(a - b for a, b in zip(level.demand, grant.demand, strict=True))
-    return [_Move(_gain(grant, rate), None, 1, demand)]
+    return [_Move(_gain(grant, grant.rate, rate), None, 1, demand)]
 
 
 def _task_moves(grant: Grant, ladder: TaskLadder) -> list[_Move]:
     """Return one more PS and one more worker, as far as the job's table goes."""
     workers, servers = grant.workers, grant.servers
-    if grant.reached is None:
+    reached = ladder.index.get((workers, servers))
+    if reached is None:
         # On the way to the first pair of the table; for DL2's tables that is one of each.
         if workers < ladder.first[0]:
             return [_Move(math.inf, WORKER, 1, ladder.worker)]
         return [_Move(math.inf, SERVER, 1, ladder.server)]
-    moves = []
+    table = grant.view.configurations
+    now, moves = table[reached].rate, []
     more_servers = ladder.next_servers(workers, servers)
     if more_servers is not None:
-        rate = grant.view.configurations[ladder.index[workers, more_servers]].rate
+        gain = _gain(grant, now, table[ladder.index[workers, more_servers]].rate)
         count = more_servers - servers
-        moves.append(_Move(_gain(grant, rate), SERVER, count, _times(ladder.server, count)))
+        moves.append(_Move(gain, SERVER, count, _times(ladder.server, count)))
     more_workers = ladder.next_workers(workers, servers)
     if more_workers is not None:
-        rate = grant.view.configurations[ladder.index[more_workers, servers]].rate
+        gain = _gain(grant, now, table[ladder.index[more_workers, servers]].rate)
         count = more_workers - workers
-        moves.append(_Move(_gain(grant, rate), WORKER, count, _times(ladder.worker, count)))
+        moves.append(_Move(gain, WORKER, count, _times(ladder.worker, count)))
     return moves
 
 
 def _times(demand: tuple[int, ...], count: int) -> tuple[int, ...]:
-    return tuple(amount * count for amount in demand)
+    return demand if count == 1 else tuple([amount * count for amount in demand])
 
 
-def _gain(grant: Grant, rate: float) -> float:
-    """Return the remaining time that a step to a rate saves, seconds."""
-    if grant.rate <= 0:
+def _gain(grant: Grant, now: float, then: float) -> float:
+    """Return the remaining time that a step from one rate to another saves, seconds."""
+    if now <= 0:
         return math.inf
     left = work_of(grant.view)[1]
-    return left / grant.rate - left / rate
+    return left / now - left / then
