@@ -289,7 +289,12 @@ class HostPool:
         return (g for g in range(num_gpus) if g not in busy)
 
     def task(
-        self, h: int, role: str, count: int, gpus: tuple[int, ...] = (), starts: tuple[int, ...] = ()
+        self,
+        h: int,
+        role: str,
+        count: int,
+        gpus: tuple[int, ...] = (),
+        starts: tuple[int, ...] = (),
     ) -> TaskPlacement:
         """Return the placement of tasks; equal ones are one object, as there are so many."""
         key = (h, role, count, gpus, starts)

@@ -31,6 +31,7 @@ Watch = Callable[[str, str], None]
 
 BUNDLE = (WORKER, SERVER)
 """The roles of a bundle, in the order in which its tasks are told to a watch."""
+_ROLES = (SERVER, WORKER)
 
 
 class Outcome(Enum):
@@ -87,10 +88,9 @@ class Grant:
     def demand(self) -> tuple[int, ...]:
         """All that the job holds, in the order of `Configuration.demand`."""
         if isinstance(self.ladder, TaskLadder):
-            return tuple(
-                self.workers * w + self.servers * u
-                for w, u in zip(self.ladder.worker, self.ladder.server, strict=True)
-            )
+            workers, servers = self.workers, self.servers
+            each = zip(self.ladder.worker, self.ladder.server, strict=True)
+            return tuple([workers * w + servers * u for w, u in each])
         if self.configuration is None:
             return tuple(0 for _ in self.view.configurations[0].demand)
         return self.view.configurations[self.configuration].demand
@@ -156,7 +156,9 @@ class Round:
         """Return what a job has been given, nothing at first."""
         grant = self.grants.get(view.id)
         if grant is None:
-            grant = self.grants[view.id] = Grant(view, self._memory.ladder(view, self.state.topology))
+            grant = self.grants[view.id] = Grant(
+                view, self._memory.ladder(view, self.state.topology)
+            )
         return grant
 
     def pin(self, views: Iterable[JobView]) -> None:
@@ -380,31 +382,33 @@ class Round:
         return settled
 
     def _may_settle(self, job_id: str) -> bool:
-        tasks_in_slots = (
-            isinstance(self.grants[job_id].ladder, TaskLadder) and self.state.slot_s is not None
-        )
-        return not tasks_in_slots
+        if self.state.slot_s is None:
+            return True
+        return not isinstance(self.grants[job_id].ladder, TaskLadder)
 
     def _moved(self, assignment: Assignment) -> bool:
         """Return whether a job goes on as before but on other hosts, without need."""
+        if not self._may_settle(assignment.job):
+            return False
         current = self.grants[assignment.job].view.current
         return (
             current is not None
             and bool(current.tasks)
             and current.configuration == assignment.configuration
             and set(current.tasks) != set(assignment.tasks)
-            and self._may_settle(assignment.job)
         )
 
     def _placements(self, grant: Grant) -> tuple[TaskPlacement, ...]:
         if not isinstance(grant.ladder, TaskLadder):
             return grant.tasks
-        counts: dict[tuple[int, str], int] = {}
-        for role, on in ((WORKER, grant.workers_on), (SERVER, grant.servers_on)):
-            for h in on:
-                counts[h, role] = counts.get((h, role), 0) + 1
+        # In the order of hosts and roles, "ps" before "worker".
+        counts: dict[int, int] = {}
+        for h in grant.servers_on:
+            counts[2 * h] = counts.get(2 * h, 0) + 1
+        for h in grant.workers_on:
+            counts[2 * h + 1] = counts.get(2 * h + 1, 0) + 1
         task = self._pool.task
-        return tuple([task(h, role, counts[h, role]) for h, role in sorted(counts)])
+        return tuple([task(k // 2, _ROLES[k % 2], counts[k]) for k in sorted(counts)])
 
     # Tasks, one by one.
 

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Literal, get_args
+from typing import Literal
 
 from alloc.errors import InstanceError, nearest
 from alloc.schedulers.policy import Policy
 from alloc.schedulers.published import Rules
 from alloc.schedulers.state import JobView, Knowledge
 
-
-Measure = Literal["time", "fraction"]
-"""What `Srtf` compares."""
+_MEASURES = ("time", "fraction")
 
 
 class Srtf(Policy):
@@ -42,12 +40,11 @@ class Srtf(Policy):
     information = "remaining work"
     preemptive = True
 
-    def __init__(self, *, by: Measure = "time", skip: bool = True) -> None:
+    def __init__(self, *, by: Literal["time", "fraction"] = "time", skip: bool = True) -> None:
         super().__init__()
-        if by not in get_args(Measure):
+        if by not in _MEASURES:
             raise InstanceError(
-                f'srtf: by is "{by}"{nearest(by, get_args(Measure), ".")} '
-                "It must be time or fraction."
+                f'srtf: by is "{by}"{nearest(by, _MEASURES, ".")} It must be time or fraction.'
             )
         self._by = by
         self._skip = skip

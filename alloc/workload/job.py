@@ -13,6 +13,7 @@ from alloc.workload.configuration import Configuration
 from alloc.workload.placement_rules import NO_RULES, PlacementRules
 
 Elasticity = Literal["malleable", "moldable", "rigid"]
+_ELASTICITIES: tuple[Elasticity, ...] = get_args(Elasticity)
 
 
 @dataclass(frozen=True)
@@ -94,11 +95,11 @@ class Job:
                 f"{where}: deadline_s {self.deadline_s:g} is not after its arrival "
                 f"{self.arrival_s:g}; a job must arrive before its deadline."
             )
-        if self.elasticity not in get_args(Elasticity):
+        if self.elasticity not in _ELASTICITIES:
             raise InstanceError(
                 f'{where}: elasticity "{self.elasticity}" is unknown'
-                f"{nearest(str(self.elasticity), get_args(Elasticity), ';')} "
-                f"known: {', '.join(get_args(Elasticity))}."
+                f"{nearest(str(self.elasticity), _ELASTICITIES, ';')} "
+                f"known: {', '.join(_ELASTICITIES)}."
             )
         if not self.configurations:
             raise InstanceError(f"{where}: has no configurations; give at least one way to run it.")

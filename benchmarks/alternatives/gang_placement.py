@@ -1,0 +1,142 @@
+"""Gangs put beside what runs, by alloc and by first fit, best fit and FGD of a dozen lines each.
+
+A cluster of racks of 16 hosts with 8 GPUs is about half full; gangs of 1 to 32 tasks of 1, 2, 4 or
+8 GPUs wait, for more GPUs than there are, and a third of them must stand in one rack. The goal is
+"gpus_placed, then fragmentation". Times are CPU time from the instance in memory to the answer; that
+of alloc holds the check and the certificate. The alternatives neither prove nor check anything;
+their answers are checked here, outside their time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import random
+import sys
+import time
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+import alloc
+from alloc.problems.allocation.instance import Instance
+from alloc import Moves
+from alloc.problems.allocation.solution import Allocation, Assignment, TaskPlacement
+from alloc.topology import Domain, Host, HostType, Topology
+from alloc.units import MILLI
+from alloc.workload import Configuration, Job, PlacementRules, TaskGroup
+from benchmarks.environment import describe_environment
+from benchmarks.verdict import Verdict, conclude
+
+ON_REQUEST = True  # some minutes
+
+GOAL = "gpus_placed then fragmentation"
+SIZES = {100: 5.0, 500: 10.0, 2000: 20.0}
+"""Hosts, and the time that alloc is given, seconds."""
+FIRST_S = {100: 0.3, 500: 0.3, 2000: 0.3, 20_000: 3.0}
+"""CPU time in which the first placement is to stand, seconds."""
+GPUS, RACK = 8, 16
+
+Ints = npt.NDArray[np.int64]
+Pick = Callable[[Ints, int], Ints]
+"""The order in which hosts are filled, from what is free on those that may be, and a task's GPUs."""
+
+
+def gang(tasks: int, gpus: int) -> tuple[Configuration, ...]:
+    """Return the one way to run a gang of tasks of some GPUs each."""
+    return (Configuration((TaskGroup("worker", tasks, gpus * MILLI),), 1.0),)
+
+
+def made(num_hosts: int, seed: int) -> Instance:
+    """Return a cluster with jobs that run and gangs that wait."""
+    rng = np.random.default_rng(seed)
+    kind = HostType("server", GPUS, "H100")
+    racks = [f"rack-{r}" for r in range(-(-num_hosts // RACK))]
+    hosts = tuple(Host(f"host-{h}", kind.name, racks[h // RACK]) for h in range(num_hosts))
+    topology = Topology(
+        "racks", (kind,), hosts, ("rack",), tuple(Domain(rack, "rack") for rack in racks)
+    )
+    gangs = {(n, g): gang(n, g) for n in (1, 2, 4, 8, 16, 32) for g in (1, 2, 4, 8)}
+    jobs: list[Job] = []
+    running: list[Assignment] = []
+    for host in hosts:
+        left = int(rng.integers(0, GPUS + 1))
+        while left:
+            size = min(left, int(rng.choice((1, 1, 2, 4))))
+            job = Job(f"run-{len(jobs)}", 0.0, 3600.0, gangs[1, 1 << size.bit_length() - 1])
+            jobs.append(job)
+            running.append(Assignment(job.id, 0, (TaskPlacement(host.id, "worker", 1),)))
+            left -= 1 << size.bit_length() - 1
+    wanted = 1.2 * (num_hosts * GPUS - sum(j.configurations[0].demand[0] // MILLI for j in jobs))
+    while wanted > 0:
+        tasks = int(rng.choice((1, 2, 4, 8, 16, 32), p=(0.3, 0.2, 0.2, 0.15, 0.1, 0.05)))
+        size = int(rng.choice((1, 2, 4, 8), p=(0.3, 0.2, 0.2, 0.3)))
+        rules = PlacementRules(required="rack" if rng.random() < 1 / 3 else None)
+        jobs.append(
+            Job(f"wait-{len(jobs)}", 0.0, 3600.0, gangs[tasks, size], placement=rules)
+        )
+        wanted -= tasks * size
+    return Instance(f"gangs-{seed}", topology, tuple(jobs), running=tuple(running), moves=Moves(0))
+
+
+def first_fit(free: Ints, gpus: int) -> Ints:
+    """Return the hosts as they come."""
+    del gpus
+    return np.arange(len(free))
+
+
+def best_fit(free: Ints, gpus: int) -> Ints:
+    """Return the fullest hosts first."""
+    del gpus
+    return np.argsort(free, kind="stable")
+
+
+def fgd(free: Ints, gpus: int) -> Ints:
+    """Return the hosts first whose free GPUs become useless to the fewest sizes of tasks.
+
+    The gradient of Weng et al., "Beware of Fragmentation", ATC 2023, for tasks of 1, 2, 4 and 8
+    GPUs, all alike popular.
+    """
+    sizes = np.array([1, 2, 4, 8])
+    grid = np.arange(GPUS + 1)
+    useless = np.where(sizes[None] > grid[:, None], grid[:, None], grid[:, None] % sizes).sum(axis=1)
+    after = useless[np.maximum(free - gpus, 0)] - useless[free]
+    return np.lexsort((free, after))
+
+
+def by_rule(instance: Instance, pick: Pick) -> Allocation:
+    """Place the largest gangs first, each on hosts in the order of a rule; no host is looked ahead."""
+    topology = instance.topology
+    free = topology.capacity[:, 0] // MILLI
+    index = topology.host_index
+    for assignment in instance.running:
+        gpus = instance.job(assignment.job).configurations[0].demand[0] // MILLI
+        free[index[assignment.tasks[0].host]] -= gpus
+    rack = np.arange(topology.num_hosts) // RACK
+    placed = list(instance.running)
+    started = {a.job for a in placed}
+    waiting = [job for job in instance.jobs if job.id not in started]
+    for job in sorted(waiting, key=lambda job: -job.configurations[0].demand[0]):
+        group = job.configurations[0].tasks[0]
+        gpus = group.gpu_milli // MILLI
+        room = free // gpus
+        if job.placement.required:
+            fitting = np.flatnonzero(np.bincount(rack, room) >= group.count)
+            if not len(fitting):
+                continue
+            room = np.where(rack == fitting[0], room, 0)
+        elif room.sum() < group.count:
+            continue
+        order = pick(free, gpus)
+        taken = np.minimum(room[order], group.count)
+        taken = np.diff(np.minimum(np.cumsum(taken), group.count), prepend=0)
+        hosts = order[taken > 0]
+        number = taken[taken > 0]
+        free[hosts] -= gpus * number
+        tasks = tuple(
+            TaskPlacement(topology.hosts[h].id, "worker", int(n))
+            for h, n in zip(hosts.tolist(), number.tolist(), strict=True)
+        )
+        placed.append(Assignment(job.id, 0, tasks))
+    return Allocation(tuple(placed))
