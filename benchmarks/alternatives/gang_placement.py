@@ -68,14 +68,12 @@ def made(num_hosts: int, seed: int) -> Instance:
             jobs.append(job)
             running.append(Assignment(job.id, 0, (TaskPlacement(host.id, "worker", 1),)))
             left -= 1 << size.bit_length() - 1
-    wanted = 1.2 * (num_hosts * GPUS - sum(j.configurations[0].demand[0] // MILLI for j in jobs))
+    wanted = 0.85 * (num_hosts * GPUS - sum(j.configurations[0].demand[0] // MILLI for j in jobs))
     while wanted > 0:
         tasks = int(rng.choice((1, 2, 4, 8, 16, 32), p=(0.3, 0.2, 0.2, 0.15, 0.1, 0.05)))
         size = int(rng.choice((1, 2, 4, 8), p=(0.3, 0.2, 0.2, 0.3)))
         rules = PlacementRules(required="rack" if rng.random() < 1 / 3 else None)
-        jobs.append(
-            Job(f"wait-{len(jobs)}", 0.0, 3600.0, gangs[tasks, size], placement=rules)
-        )
+        jobs.append(Job(f"wait-{len(jobs)}", 0.0, 3600.0, gangs[tasks, size], placement=rules))
         wanted -= tasks * size
     return Instance(f"gangs-{seed}", topology, tuple(jobs), running=tuple(running), moves=Moves(0))
 
@@ -100,7 +98,9 @@ def fgd(free: Ints, gpus: int) -> Ints:
     """
     sizes = np.array([1, 2, 4, 8])
     grid = np.arange(GPUS + 1)
-    useless = np.where(sizes[None] > grid[:, None], grid[:, None], grid[:, None] % sizes).sum(axis=1)
+    useless = np.where(sizes[None] > grid[:, None], grid[:, None], grid[:, None] % sizes).sum(
+        axis=1
+    )
     after = useless[np.maximum(free - gpus, 0)] - useless[free]
     return np.lexsort((free, after))
 

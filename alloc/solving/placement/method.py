@@ -36,6 +36,7 @@ from alloc.solving.placement.gang_search import (
     GangSearch,
     first_placements,
     fresh_placements,
+    only_places,
 )
 from alloc.solving.placement.incumbent import Incumbent
 from alloc.solving.placement.ranges import range_bound
@@ -183,12 +184,12 @@ class _Solve:
     def _start(self) -> None:
         """Find a first placement, and see how long it takes to check one."""
         self.best.offer(self.warm_start)
-        for counts in first_placements(self.problem, self.level):
+        for counts in first_placements(self.problem, self.level, self.settings.held):
             before = self._left()
             self.best.offer_counts(counts)
             self._keep_time(before - self._left())
-            if self.best.counts is not None and self._left() <= 0:
-                break
+            if self.best.counts is not None and (only_places(self.level) or self._left() <= 0):
+                break  # they come with the most placed first
         if self.best.counts is None and not self.problem.tied:
             # Hosts that start over-full: relieve them first.
             state = compile_state(self.problem, self.data.initial, [self.level])
