@@ -16,7 +16,7 @@ from alloc.objectives.goals import Held, WeightedSum
 from alloc.solving.placement.clock import Clock
 from alloc.solving.placement.compiling import Problem
 from alloc.solving.placement.gangs import Gangs
-from alloc.solving.placement.greedy import put_down_by, rules_for
+from alloc.solving.placement.greedy import RULES, put_down_by, rules_for
 from alloc.solving.placement.incumbent import Incumbent
 from alloc.solving.placement.terms import Counts
 from alloc.units import MILLI
@@ -52,9 +52,9 @@ def first_placements(
         tries: list[Gangs] = []
         for rule in rules_for(problem):
             tries.append(before.copy())
-            put_down_by(tries[-1], _waiting(problem, before, by_size=True), rule)
+            put_down_by(tries[-1], waiting_jobs(problem, before, by_size=True), rule)
         tries.append(before.copy())
-        put_down_by(tries[-1], _waiting(problem, before, by_size=False), "tightest")
+        put_down_by(tries[-1], waiting_jobs(problem, before, by_size=False), RULES[0])
         tries.sort(key=lambda gangs: _placed(gangs, level), reverse=True)
         for gangs in tries:
             if all(
@@ -120,7 +120,8 @@ def _size(problem: Problem, job: int) -> tuple[float, ...]:
     return max(tuple(c.demand) for c in problem.instance.jobs[job].configurations)
 
 
-def _waiting(problem: Problem, gangs: Gangs, by_size: bool) -> list[int]:
+def waiting_jobs(problem: Problem, gangs: Gangs, by_size: bool) -> list[int]:
+    """Return the jobs that do not stand, the largest or the smallest first."""
     jobs = [j for j in range(len(problem.instance.jobs)) if j not in gangs.placed]
     if by_size:
         return sorted(jobs, key=lambda j: _size(problem, j), reverse=True)

@@ -27,11 +27,57 @@ from alloc.solving.placement.terms import Counts
 from alloc.topology.topology import HOST
 from alloc.units import MILLI, RESOURCES
 
-Rule = Literal["tightest", "first_fit", "best_fit", "fgd"]
-RULES: tuple[Rule, ...] = ("tightest", "first_fit", "best_fit", "fgd")
+HostRule = Literal["tightest", "first_fit", "best_fit", "fgd"]
+DomainRule = Literal["first", "fullest"]
+Rule = tuple[HostRule, DomainRule]
+"""Which hosts are filled first, and which domain holds a gang that must stand in one."""
+RULES: tuple[Rule, ...] = (
+    ("tightest", "fullest"),
+    ("first_fit", "first"),
+    ("best_fit", "first"),
+    ("best_fit", "fullest"),
+    ("fgd", "first"),
+    ("fgd", "fullest"),
+)
 
 _FEW_SHAPES = 64
 """Shapes of tasks up to which FGD is tried: each is looked at for each new state of a host."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How many tasks of each size each host should take.
+
+    Parameters
+    ----------
+    sizes
+        GPUs of a task of each size.
+    tasks
+        Shape (hosts, sizes).
+    """
+
+    sizes: tuple[int, ...]
+    tasks: Counts
+
+
+def put_down_along(gangs: Gangs, jobs: Sequence[int], plan: Plan) -> None:
+    """Put jobs that do not stand down along a plan as far as it goes, the rest by best fit.
+
+    Parameters
+    ----------
+    gangs
+        What stands; the jobs are added.
+    jobs
+        Positions of jobs.
+    plan
+        What hosts should take.
+    """
+    rule: Rule = ("best_fit", "fullest")
+    planned, free = _Greedy(gangs, rule, plan), list[int]()
+    for job in jobs:
+        if not planned.put_down(job):
+            free.append(job)
+    put_down_by(gangs, free, rule)
 
 
 def put_down_by(gangs: Gangs, jobs: Sequence[int], rule: Rule) -> None:
@@ -46,8 +92,8 @@ def put_down_by(gangs: Gangs, jobs: Sequence[int], rule: Rule) -> None:
     rule
         The hosts that are filled first. ``tightest``: that with the least room of those that hold
         all, or else those with the most; ``first_fit``: as they come; ``best_fit``: the fullest;
-        ``fgd``: those whose free GPUs lose the least use. A gang that must stand in one domain goes
-        to the fullest with room, or with ``first_fit`` to the first.
+        ``fgd``: those whose free GPUs lose the least use. And the domain with room, the first or
+        the fullest.
     """
     greedy = _Greedy(gangs, rule)
     for job in jobs:
@@ -57,7 +103,7 @@ def put_down_by(gangs: Gangs, jobs: Sequence[int], rule: Rule) -> None:
 def rules_for(problem: Problem) -> Iterator[Rule]:
     """Yield the rules that are worth trying on a problem."""
     few = len(mix_of(problem.instance)) <= _FEW_SHAPES
-    yield from (rule for rule in RULES if few or rule != "fgd")
+    yield from (rule for rule in RULES if few or rule[0] != "fgd")
 
 
 @dataclass
@@ -69,8 +115,9 @@ class _Numbers:
 
 
 class _Greedy:
-    def __init__(self, gangs: Gangs, rule: Rule) -> None:
-        self.gangs, self.rule = gangs, rule
+    def __init__(self, gangs: Gangs, rule: Rule, plan: Plan | None = None) -> None:
+        self.gangs = gangs
+        self.rule, self.domains = rule
         self.data = gangs.problem.data
         self.topology = gangs.topology
         self.free = self.topology.capacity - gangs.used
@@ -78,7 +125,9 @@ class _Greedy:
         self._rooms: dict[tuple[object, ...], _Numbers] = {}
         self._losses: dict[bytes, _Numbers] = {}
         self._in_domain: dict[str, list[Counts]] = {}
-        self._loss = _Loss(gangs.problem) if rule == "fgd" else None
+        self._planned = None if plan is None else plan.tasks.copy()
+        self._column = {} if plan is None else {size: s for s, size in enumerate(plan.sizes)}
+        self._loss = _Loss(gangs.problem) if self.rule == "fgd" else None
 
     def put_down(self, job: int) -> bool:
         """Put a job down; return whether there was room."""
@@ -111,14 +160,23 @@ class _Greedy:
                 if where is None:
                     break
                 made[k] = where
-                self.free[where[0]] -= where[1][:, None] * demand[k]
-                self._touch(where[0])
+                self._take(k, where, 1)
             else:
                 return made
-            for k, (where_k, number) in made.items():
-                self.free[where_k] += number[:, None] * demand[k]
-                self._touch(where_k)
+            for k, where in made.items():
+                self._take(k, where, -1)
         return None
+
+    def _take(self, k: int, where: tuple[Counts, Counts], sign: int) -> None:
+        hosts, number = where
+        self.free[hosts] -= sign * number[:, None] * self.data.demand[k]
+        if self._planned is not None and (column := self._size_of(k)) is not None:
+            self._planned[hosts, column] -= sign * number
+        self._touch(hosts)
+
+    def _size_of(self, k: int) -> int | None:
+        """Return the column of a group's size in the plan; None for tasks without GPUs."""
+        return self._column.get(int(self.data.demand[k, 0]) // MILLI)
 
     def _places(self, job: int, configuration: int, k: int) -> Iterator[Counts | None]:
         """Yield hosts of which a job may take any, in the order to be tried; None: all hosts."""
@@ -134,7 +192,7 @@ class _Greedy:
         inside = np.logical_and.reduce([table[level] >= 0 for level in levels])
         domain = np.where(inside, table[innermost], -1) + 1
         fitting = np.flatnonzero(np.bincount(domain, room)[1:] >= count)
-        if self.rule != "first_fit" and len(fitting) > 1:
+        if self.domains == "fullest" and len(fitting) > 1:
             left = self.free[:, : len(RESOURCES)].sum(axis=1)
             fitting = fitting[np.argsort(np.bincount(domain, left)[1:][fitting], kind="stable")]
         if innermost not in self._in_domain:
@@ -185,6 +243,8 @@ class _Greedy:
         room = np.full(len(self.free[stale]), most, dtype=np.int64)
         if needed.any():
             room = (self.free[stale][:, needed] // demand[needed]).min(axis=1)
+        if self._planned is not None and (column := self._size_of(k)) is not None:
+            room = np.minimum(room, self._planned[stale, column])
         known.values[stale] = np.where(self.data.allowed[k][stale], np.clip(room, 0, most), 0)
         known.seen = len(self._changed)
         return known.values
