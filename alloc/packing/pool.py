@@ -63,7 +63,7 @@ class HostPool:
         self.free[:] = self.topology.capacity
         self.open_gpus.clear()
         self.open_memory.clear()
-        self.cut.on_host.clear()
+        self.cut.clear()
 
     def place(
         self,
@@ -316,9 +316,8 @@ class HostPool:
             if amount:
                 np.minimum(room, self.free[:, r] // amount, out=room)
         if group.mig_profile is not None:
-            on_gpus = self.free[:, 0] // MILLI * np.array(self.cut.most(group.mig_profile))
-            for h in self.cut.on_host:
-                on_gpus[h] += self.cut.room(h, group.mig_profile)
+            on_gpus = self.free[:, 0] // MILLI * self.cut.most(group.mig_profile)
+            on_gpus += self.cut.rooms(group.mig_profile)
             np.minimum(room, on_gpus, out=room)
         elif group.shares_gpu:
             on_gpus = self.free[:, 0] // MILLI * self._on_fresh_gpu(group)
