@@ -9,25 +9,17 @@ their answers are checked here, outside their time.
 
 from __future__ import annotations
 
-import argparse
-import gc
-import random
-import sys
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import numpy as np
 import numpy.typing as npt
 
-import alloc
-from alloc.problems.allocation.instance import Instance
 from alloc import Moves
+from alloc.problems.allocation.instance import Instance
 from alloc.problems.allocation.solution import Allocation, Assignment, TaskPlacement
 from alloc.topology import Domain, Host, HostType, Topology
 from alloc.units import MILLI
 from alloc.workload import Configuration, Job, PlacementRules, TaskGroup
-from benchmarks.environment import describe_environment
-from benchmarks.verdict import Verdict, conclude
 
 ON_REQUEST = True  # some minutes
 
