@@ -1,8 +1,7 @@
 """A stream of rigid gangs under FIFO, by alloc's simulator and by two loops of a dozen lines.
 
 One loop counts free GPUs, as a resource of SimPy does; the other puts each gang on hosts by best
-fit. Neither checks a decision or keeps a schedule; alloc does both. The mean waits must agree to the
-last digit where the loops do what alloc's FIFO does.
+fit. Neither checks a decision or keeps a schedule; alloc does both. The mean waits must agree.
 """
 
 from __future__ import annotations

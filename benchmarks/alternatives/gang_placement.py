@@ -1,25 +1,33 @@
 """Gangs put beside what runs, by alloc and by first fit, best fit and FGD of a dozen lines each.
 
 A cluster of racks of 16 hosts with 8 GPUs is about half full; gangs of 1 to 32 tasks of 1, 2, 4 or
-8 GPUs wait, for more GPUs than there are, and a third of them must stand in one rack. The goal is
-"gpus_placed, then fragmentation". Times are CPU time from the instance in memory to the answer; that
-of alloc holds the check and the certificate. The alternatives neither prove nor check anything;
-their answers are checked here, outside their time.
+8 GPUs wait, for most of the GPUs that are free, and a third of them must stand in one rack. The
+goal is "gpus_placed then fragmentation". Times are CPU time from the instance in memory to the
+answer; that of alloc holds the check and the certificate. The alternatives neither prove nor check
+anything; their answers are checked here, outside their time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import argparse
+import random
+import sys
+import time
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
+import alloc
 from alloc import Moves
 from alloc.problems.allocation.instance import Instance
 from alloc.problems.allocation.solution import Allocation, Assignment, TaskPlacement
 from alloc.topology import Domain, Host, HostType, Topology
 from alloc.units import MILLI
 from alloc.workload import Configuration, Job, PlacementRules, TaskGroup
+from benchmarks.alternatives.ratios import cpu_s, exponent
+from benchmarks.environment import describe_environment
+from benchmarks.verdict import Verdict, conclude
 
 ON_REQUEST = True  # some minutes
 
@@ -32,7 +40,7 @@ GPUS, RACK = 8, 16
 
 Ints = npt.NDArray[np.int64]
 Pick = Callable[[Ints, int], Ints]
-"""The order in which hosts are filled, from what is free on those that may be, and a task's GPUs."""
+"""The order in which hosts are filled, from what is free on each, and a task's GPUs."""
 
 
 def gang(tasks: int, gpus: int) -> tuple[Configuration, ...]:
@@ -98,7 +106,7 @@ def fgd(free: Ints, gpus: int) -> Ints:
 
 
 def by_rule(instance: Instance, pick: Pick) -> Allocation:
-    """Place the largest gangs first, each on hosts in the order of a rule; no host is looked ahead."""
+    """Place the largest gangs first, each on hosts in the order of a rule."""
     topology = instance.topology
     free = topology.capacity[:, 0] // MILLI
     index = topology.host_index
@@ -132,3 +140,95 @@ def by_rule(instance: Instance, pick: Pick) -> Allocation:
         )
         placed.append(Assignment(job.id, 0, tasks))
     return Allocation(tuple(placed))
+
+
+RULES: dict[str, Pick] = {"first fit": first_fit, "best fit": best_fit, "FGD": fgd}
+
+
+def value(instance: Instance, solution: object) -> tuple[float, float]:
+    """Return GPUs placed, negative, and fragmentation to nine digits: less is better."""
+    assert isinstance(solution, Allocation)
+    placed = alloc.objective("gpus_placed").evaluate(instance, solution)
+    return -placed, round(alloc.objective("fragmentation").evaluate(instance, solution), 9)
+
+
+def first_placement_s(instance: Instance) -> float:
+    """Return the CPU time to the first placement of alloc, set-up and check included, seconds."""
+    lines: list[float] = []
+    began = time.process_time()
+
+    def note(line: object) -> None:
+        if "first placement" in str(line) and not lines:
+            lines.append(time.process_time() - began)
+            raise KeyboardInterrupt  # what was found is kept; the rest is not asked for
+
+    alloc.solve(
+        instance,
+        "placement",
+        objective="gpus_placed",
+        limits=alloc.Limits(seconds=600.0),
+        progress=note,
+    )
+    return lines[0]
+
+
+def compare(num_hosts: int, seconds: float, seed: int) -> list[Verdict]:
+    """Print what each program reaches on one instance; judge alloc's answer."""
+    instance = made(num_hosts, seed)
+    best = (0.0, 0.0)
+    for name, pick in RULES.items():
+        spent, allocation = cpu_s(lambda pick=pick: by_rule(instance, pick))  # type: ignore[misc]
+        assert not alloc.verify(instance, allocation)
+        theirs = value(instance, allocation)
+        best = min(best, theirs)
+        print(f"{-theirs[0]:9,.0f} {theirs[1]:9.2f} {'':>9s} {spent:9.4f}  {name}")
+    spent, result = cpu_s(
+        lambda: alloc.solve(
+            instance, "placement", objective=GOAL, limits=alloc.Limits(seconds=seconds)
+        )
+    )
+    ours = value(instance, result.require_solution())
+    bound = result.certificate.bound
+    print(f"{-ours[0]:9,.0f} {ours[1]:9.2f} {bound:9.2f} {spent:9.4f}  alloc", flush=True)
+    return [
+        Verdict(
+            f"{num_hosts:,} hosts: no worse than first fit, best fit and FGD",
+            f"{-ours[0]:,.0f} GPUs and {ours[1]:.2f} lost, {-best[0]:,.0f} and {best[1]:.2f}",
+            ours <= best,
+        )
+    ]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Print values and CPU times; return 1 if a target is missed."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.alternatives.gang_placement")
+    parser.add_argument("--hosts", type=int, action="append", choices=list(SIZES))
+    parser.add_argument("--first", type=int, action="append", choices=list(FIRST_S))
+    parser.add_argument("--seed", type=int, help="of the instances (default: drawn)")
+    arguments = parser.parse_args(argv)
+    seed = random.randrange(2**20) if arguments.seed is None else arguments.seed
+    print(f"seed {seed}")
+    first_placement_s(made(20, seed))  # loads what is needed
+    verdicts, sizes, took = [], arguments.first or list(FIRST_S), []
+    for num_hosts in sizes:
+        instance = made(num_hosts, seed)
+        took.append(first_placement_s(instance))
+        print(f"first placement on {num_hosts:,} hosts: {took[-1]:.3f} s", flush=True)
+        verdicts.append(
+            Verdict(
+                f"first placement on {num_hosts:,} hosts in {FIRST_S[num_hosts]:g} s",
+                f"{took[-1]:.3f} s",
+                took[-1] <= FIRST_S[num_hosts],
+            )
+        )
+    if len(sizes) > 1:
+        print(f"time grows as the hosts to the {exponent(sizes, took):.2f}")
+    for num_hosts in arguments.hosts or SIZES:
+        print(f"\n{num_hosts:,} hosts\n{'GPUs':>9s} {'lost':>9s} {'bound':>9s} {'CPU s':>9s}")
+        verdicts += compare(num_hosts, SIZES[num_hosts], seed)
+    return conclude(verdicts)
+
+
+if __name__ == "__main__":
+    print(describe_environment())
+    sys.exit(main())

@@ -33,7 +33,7 @@ class Row:
 
     @property
     def ratio(self) -> float:
-        """Median over the turns of the alternative's time over that of alloc: above 1, alloc wins."""
+        """The alternative's time over that of alloc, the median of the turns."""
         return statistics.median(b / a for a, b in zip(self.ours, self.theirs, strict=True))
 
 

@@ -87,9 +87,9 @@ def test_jobs_of_one_kind_share_a_ladder() -> None:
     cache = Memory()
     first = view(pair(1, 1), pair(2, 2))
     second = JobView("b", 0.0, first.configurations, 1.0, None, None)
-    assert cache.get(first, HOSTS) is cache.get(second, HOSTS)
+    assert cache.ladder(first, HOSTS) is cache.ladder(second, HOSTS)
     cache.clear()
-    assert isinstance(cache.get(first, HOSTS), TaskLadder)
+    assert isinstance(cache.ladder(first, HOSTS), TaskLadder)
 
 
 def test_nobody_starves_where_the_rule_starts_nothing() -> None:
