@@ -31,7 +31,7 @@ EVENT_US = 6.0
 """Most CPU time of an event, microseconds; an arrival and an end are two."""
 
 
-def by_heap(instance: Instance, *, hosts: bool) -> float:
+def by_heap(instance: Instance, hosts: bool) -> float:
     """Return the mean wait under FIFO, seconds.
 
     Parameters
@@ -96,14 +96,12 @@ def compare(number: int, seeds: Sequence[int], *, hosts: bool) -> Row:
     waits: dict[int, list[float]] = {}
 
     def ours(seed: int) -> float:
-        instance = stream(number, HOSTS, seed)
-        spent, wait_s = cpu_s(lambda: mean_wait_s(instance))
+        spent, wait_s = cpu_s(mean_wait_s, stream(number, HOSTS, seed))
         waits.setdefault(seed, []).append(wait_s)
         return spent
 
     def theirs(seed: int) -> float:
-        instance = stream(number, HOSTS, seed)
-        spent, wait_s = cpu_s(lambda: by_heap(instance, hosts=hosts))
+        spent, wait_s = cpu_s(by_heap, stream(number, HOSTS, seed), hosts)
         waits.setdefault(seed, []).append(wait_s)
         return spent
 

@@ -21,7 +21,8 @@ import numpy.typing as npt
 import alloc
 from alloc import Moves
 from alloc.problems.allocation.instance import Instance
-from alloc.problems.allocation.solution import Allocation, Assignment, TaskPlacement
+from alloc.problems.allocation.solution import Allocation, Assignment, Solution, TaskPlacement
+from alloc.result import Result
 from alloc.topology import Domain, Host, HostType, Topology
 from alloc.units import MILLI
 from alloc.workload import Configuration, Job, PlacementRules, TaskGroup
@@ -172,21 +173,23 @@ def first_placement_s(instance: Instance) -> float:
     return lines[0]
 
 
+def solved(instance: Instance, seconds: float) -> Result[Solution]:
+    """Return alloc's answer to the whole goal."""
+    limits = alloc.Limits(seconds=seconds)
+    return alloc.solve(instance, "placement", objective=GOAL, limits=limits)
+
+
 def compare(num_hosts: int, seconds: float, seed: int) -> list[Verdict]:
     """Print what each program reaches on one instance; judge alloc's answer."""
     instance = made(num_hosts, seed)
     best = (0.0, 0.0)
     for name, pick in RULES.items():
-        spent, allocation = cpu_s(lambda pick=pick: by_rule(instance, pick))  # type: ignore[misc]
+        spent, allocation = cpu_s(by_rule, instance, pick)
         assert not alloc.verify(instance, allocation)
         theirs = value(instance, allocation)
         best = min(best, theirs)
         print(f"{-theirs[0]:9,.0f} {theirs[1]:9.2f} {'':>9s} {spent:9.4f}  {name}")
-    spent, result = cpu_s(
-        lambda: alloc.solve(
-            instance, "placement", objective=GOAL, limits=alloc.Limits(seconds=seconds)
-        )
-    )
+    spent, result = cpu_s(solved, instance, seconds)
     ours = value(instance, result.require_solution())
     bound = result.certificate.bound
     print(f"{-ours[0]:9,.0f} {ours[1]:9.2f} {bound:9.2f} {spent:9.4f}  alloc", flush=True)

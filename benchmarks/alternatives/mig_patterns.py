@@ -110,14 +110,12 @@ def compare(number: int, seeds: Sequence[int], *, own: bool) -> Row:
     values: dict[int, list[float]] = {}
 
     def ours(seed: int) -> float:
-        instance = made(number, seed, own=own)
-        spent, value = cpu_s(lambda: by_alloc(instance))
+        spent, value = cpu_s(by_alloc, made(number, seed, own=own))
         values.setdefault(seed, []).append(value)
         return spent
 
     def theirs(seed: int) -> float:
-        instance = made(number, seed, own=own)
-        spent, value = cpu_s(lambda: by_patterns(instance, patterns))
+        spent, value = cpu_s(by_patterns, made(number, seed, own=own), patterns)
         values.setdefault(seed, []).append(value)
         return spent
 
