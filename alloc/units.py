@@ -7,6 +7,7 @@ in milli-GPU (1,000 = one whole GPU), bandwidth in GB/s, money and energy with t
 from __future__ import annotations
 
 import math
+import sys
 
 from alloc.errors import InstanceError
 
@@ -33,8 +34,14 @@ _MAX_MILLI = _MAX_COUNT * MILLI
 SHORTEST_SLOT_S = 0.001
 
 
+_PLAIN = (float, int)
+_LARGEST = sys.float_info.max
+
+
 def require_finite(value: float, where: str, field: str) -> None:
     """Refuse NaN, infinities and arrays of one number, which can change."""
+    if type(value) in _PLAIN and -_LARGEST <= value <= _LARGEST:
+        return  # at once, here and below: an instance has a million numbers
     _require_immutable(value, where, field)
     try:
         finite = math.isfinite(value)
@@ -46,6 +53,8 @@ def require_finite(value: float, where: str, field: str) -> None:
 
 def require_non_negative(value: float, where: str, field: str) -> None:
     """Refuse NaN, infinities and negative numbers."""
+    if type(value) in _PLAIN and 0 <= value <= _LARGEST:
+        return
     require_finite(value, where, field)
     if value < 0:
         raise InstanceError(f"{where}: {field} is {value:g}; it must be 0 or more.")
@@ -53,6 +62,8 @@ def require_non_negative(value: float, where: str, field: str) -> None:
 
 def require_positive(value: float, where: str, field: str) -> None:
     """Refuse NaN, infinities, zero and negative numbers."""
+    if type(value) in _PLAIN and 0 < value <= _LARGEST:
+        return
     require_finite(value, where, field)
     if value <= 0:
         raise InstanceError(f"{where}: {field} is {value:g}; it must be more than 0.")
@@ -60,6 +71,8 @@ def require_positive(value: float, where: str, field: str) -> None:
 
 def require_time(value: float, where: str, field: str) -> None:
     """Refuse times that are negative or surely not in seconds since the instance's start."""
+    if type(value) in _PLAIN and 0 <= value <= _LATEST_S:
+        return
     require_non_negative(value, where, field)
     if value > _LATEST_S:
         raise InstanceError(

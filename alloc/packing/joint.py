@@ -130,25 +130,19 @@ def _deal(
     order = np.lexsort((np.arange(len(room)), pool.free[:, 0]))
     order = order[room[order] > 0]
     missed: set[int] = set()
-    hosts = pool.topology.hosts
-    position, left_here = 0, int(room[order[0]]) if len(order) else 0
+    open_hosts, rooms = order.tolist(), room[order].tolist()
+    position = 0
     for i, group in sorted(members, key=lambda member: member[1].count, reverse=True):
         left = group.count
-        if position >= len(order):
-            missed.add(i)
-            continue
-        while left and position < len(order):
-            h = int(order[position])
-            count = min(left, left_here)
-            if count:
-                task = TaskPlacement(hosts[h].id, group.role, count)
-                tasks[i].append(task)
-                pool.take_tasks(h, group, task)
-                left -= count
-                left_here -= count
-            if left_here == 0:
+        while left and position < len(rooms):
+            count = min(left, rooms[position])
+            tasks[i].append(pool.task(open_hosts[position], group.role, count))
+            left -= count
+            rooms[position] -= count
+            if not rooms[position]:
                 position += 1
-                left_here = int(room[order[position]]) if position < len(order) else 0
         if left:
             missed.add(i)
+    taken = room[order] - np.array(rooms, dtype=np.int64)
+    pool.free[order] -= taken[:, None] * np.array(sample.demand, dtype=np.int64)
     return missed

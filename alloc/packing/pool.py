@@ -63,7 +63,7 @@ class HostPool:
         self.free[:] = self.topology.capacity
         self.open_gpus.clear()
         self.open_memory.clear()
-        self.cut.on_host.clear()
+        self.cut.clear()
 
     def place(
         self,
@@ -269,7 +269,7 @@ class HostPool:
                 return None
             for h, count in chosen:
                 gpus, starts = self._positions(h, group, count)
-                task = self._task(h, group.role, count, gpus, starts)
+                task = self.task(h, group.role, count, gpus, starts)
                 self.take_tasks(h, group, task)
                 placed.append(task)
         return tuple(placed)
@@ -288,8 +288,13 @@ class HostPool:
         busy = self.open_gpus.get(h, {}).keys() | self.cut.on_host.get(h, {}).keys()
         return (g for g in range(num_gpus) if g not in busy)
 
-    def _task(
-        self, h: int, role: str, count: int, gpus: tuple[int, ...], starts: tuple[int, ...] = ()
+    def task(
+        self,
+        h: int,
+        role: str,
+        count: int,
+        gpus: tuple[int, ...] = (),
+        starts: tuple[int, ...] = (),
     ) -> TaskPlacement:
         """Return the placement of tasks; equal ones are one object, as there are so many."""
         key = (h, role, count, gpus, starts)
@@ -311,9 +316,8 @@ class HostPool:
             if amount:
                 np.minimum(room, self.free[:, r] // amount, out=room)
         if group.mig_profile is not None:
-            on_gpus = self.free[:, 0] // MILLI * np.array(self.cut.most(group.mig_profile))
-            for h in self.cut.on_host:
-                on_gpus[h] += self.cut.room(h, group.mig_profile)
+            on_gpus = self.free[:, 0] // MILLI * self.cut.most(group.mig_profile)
+            on_gpus += self.cut.rooms(group.mig_profile)
             np.minimum(room, on_gpus, out=room)
         elif group.shares_gpu:
             on_gpus = self.free[:, 0] // MILLI * self._on_fresh_gpu(group)

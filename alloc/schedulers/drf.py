@@ -49,38 +49,39 @@ class Drf(Policy):
         self._skip = skip
 
     def _allot(self, round_: Round, competing: Sequence[JobView]) -> None:
-        total = [int(amount) for amount in round_.state.topology.totals]
-        use: dict[tuple[str, str], list[int]] = {}
-        nothing = [0] * len(total)
+        total = [
+            (r, int(amount)) for r, amount in enumerate(round_.state.topology.totals) if amount
+        ]
+        # Jobs come in order of arrival, so that ties go by their positions. Each is a user by
+        # itself, known by its position, or with all of its tenant's, known by the name.
+        users = [k if view.tenant is None else view.tenant for k, view in enumerate(competing)]
+        use: dict[int | str, list[int]] = {}
         for view, assignment in round_.pinned.values():
-            _add(use, view, view.configurations[assignment.configuration].demand)
+            if view.tenant is not None:
+                _add(use, view.tenant, view.configurations[assignment.configuration].demand)
 
-        def share(view: JobView) -> float:
-            held = use.get(_user(view), nothing)
-            return max(u / t for u, t in zip(held, total, strict=True) if t)
+        def share(user: int | str) -> float:
+            held = use.get(user)
+            return 0.0 if held is None else max([held[r] / t for r, t in total])
 
-        heap = [(share(view), view.in_order, k, view) for k, view in enumerate(competing)]
+        heap = [(share(user), k) for k, user in enumerate(users)]
         heapq.heapify(heap)
         while heap:
-            seen, order, k, view = heapq.heappop(heap)
-            if (now := share(view)) > seen:  # another job of the tenant was served meanwhile
-                heapq.heappush(heap, (now, order, k, view))
+            seen, k = heapq.heappop(heap)
+            view, user = competing[k], users[k]
+            if (now := share(user)) > seen:  # another job of the tenant was served meanwhile
+                heapq.heappush(heap, (now, k))
                 continue
-            before = round_.grant_of(view).demand
+            grant = round_.grant_of(view)
+            before = grant.demand
             outcome = round_.step(view)
             if outcome is Outcome.MISFIT and not self._skip:
                 break
             if outcome is Outcome.GRANTED:
-                after = round_.grant_of(view).demand
-                _add(use, view, tuple(a - b for a, b in zip(after, before, strict=True)))
-                heapq.heappush(heap, (share(view), order, k, view))
+                _add(use, user, [a - b for a, b in zip(grant.demand, before, strict=True)])
+                heapq.heappush(heap, (share(user), k))
 
 
-def _user(view: JobView) -> tuple[str, str]:
-    return ("job", view.id) if view.tenant is None else ("tenant", view.tenant)
-
-
-def _add(use: dict[tuple[str, str], list[int]], view: JobView, demand: tuple[int, ...]) -> None:
-    held = use.setdefault(_user(view), [0] * len(demand))
-    for r, amount in enumerate(demand):
-        held[r] += amount
+def _add(use: dict[int | str, list[int]], user: int | str, demand: Sequence[int]) -> None:
+    held = use.get(user)
+    use[user] = [*demand] if held is None else [a + b for a, b in zip(held, demand, strict=True)]

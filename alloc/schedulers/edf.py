@@ -58,5 +58,5 @@ class Edf(Policy):
         """Return whether a job misses its deadline even if it runs as fast as it can from now."""
         if view.deadline_s is None:
             return False
-        fastest = max(configuration.rate for configuration in view.configurations)
+        fastest = self._memory.fastest(view.configurations)
         return self._now_s + work_of(view)[1] / fastest > view.deadline_s + TIME_TOLERANCE_S

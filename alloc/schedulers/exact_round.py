@@ -82,11 +82,10 @@ class ExactRound:
             assign=(
                 *kept.values(),
                 *(
-                    dataclasses.replace(
-                        _around(assignment, state),
-                        configuration=bound.get(assignment.job, assignment.configuration),
-                    )
-                    for assignment in chosen
+                    dataclasses.replace(placed, configuration=bound[placed.job])
+                    if placed.job in bound
+                    else placed
+                    for placed in (_around(assignment, state) for assignment in chosen)
                 ),
             ),
             notes=dict(notes),

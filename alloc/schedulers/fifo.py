@@ -63,7 +63,7 @@ class Fifo(Policy):
         # The same job is at the head, nobody has left and no host is back: still nothing fits.
         if head is None or self._blocked == (head.id, len(state.running), state.topology):
             return Decision()
-        round_ = Round(state, self._ladders, state.pool, dict(state.held))
+        round_ = Round(state, self._memory, state.pool, dict(state.held))
         stopped_at = serve(round_, state.waiting, skip=self._skip)
         if not state.running:
             round_.rescue(state.waiting)

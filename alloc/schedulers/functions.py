@@ -118,7 +118,7 @@ class RuleScheduler(Policy):
                 competing.append(view)
         order = {job_id: k for k, job_id in enumerate(gpu_milli)}
         competing.sort(key=lambda view: order[view.id])
-        round_ = Round(state, self._ladders, self._empty_pool(state), {}, self.watch)
+        round_ = Round(state, self._memory, self._empty_pool(state), {}, self.watch)
         round_.pin(kept)
         if not isinstance(answer, Mapping):
             serve(round_, competing, skip=True)

@@ -47,7 +47,7 @@ class TaskLadder:
     _workers_with: dict[int, tuple[int, ...]]
     _servers_with: dict[int, tuple[int, ...]]
 
-    @property
+    @cached_property
     def bundle(self) -> tuple[int, ...]:
         """Demand of one worker and one PS together."""
         return tuple(w + u for w, u in zip(self.worker, self.server, strict=True))
@@ -105,44 +105,6 @@ def gang_ladder(view: JobView) -> GangLadder:
     if bound is not None:
         return GangLadder((Level((bound,), view.configurations[bound].demand),))
     return _undominated(view.configurations)
-
-
-_Table = tuple[int, str, bool]
-
-
-def _table_of(view: JobView) -> _Table:
-    """Return what a job's ladder depends on, unless it is bound to a configuration."""
-    return (id(view.configurations), view.elasticity, view.placement.required is None)
-
-
-class LadderCache:
-    """Ladders already built; jobs of one kind share their configurations and so their ladder."""
-
-    def __init__(self) -> None:
-        self._of_job: dict[tuple[str, int | None], Ladder] = {}
-        self._of_table: dict[_Table, tuple[tuple[Configuration, ...], Ladder]] = {}
-
-    def clear(self) -> None:
-        """Forget all."""
-        self._of_job.clear()
-        self._of_table.clear()
-
-    def get(self, view: JobView, topology: Topology) -> Ladder:
-        """Return the ladder of a job on the hosts of a topology, always the same one."""
-        bound = view.bound_to
-        if bound is None:
-            # The table is kept beside its ladder, so that its id stays its own.
-            shared = self._of_table.get(_table_of(view))
-            if shared is not None:
-                return shared[1]
-        # With an error in the rates seen, tables are new at each look.
-        key = (view.id, bound)
-        ladder = self._of_job.get(key)
-        if ladder is None:
-            ladder = self._of_job[key] = ladder_of(view, topology)
-            if bound is None:
-                self._of_table[_table_of(view)] = (view.configurations, ladder)
-        return ladder
 
 
 def _task_ladder(configurations: Sequence[Configuration]) -> TaskLadder | None:

@@ -3,18 +3,54 @@
 from __future__ import annotations
 
 import heapq
+from collections.abc import Iterable
 
 import numpy as np
+import numpy.typing as npt
 
 from alloc.topology import Topology
+from alloc.units import RESOURCES
+
+Row = tuple[int, ...]
+
+_NUM_BASE = len(RESOURCES)
+_STATES_A_HOST = 8
+"""States remembered from one round to the next, for each host. Hosts pass through a few each, again
+and again, where tasks are alike; where no two are, they would fill the memory."""
+
+
+class HostState:
+    """A host of some capacity with so much of it free; hosts that are alike share one.
+
+    Parameters
+    ----------
+    capacity, free
+        GPU, CPU and memory.
+
+    Attributes
+    ----------
+    load
+        The used fraction of the GPUs plus that of the CPUs.
+    after
+        The state once a demand is taken, or None if it misfits, for demands already met.
+    """
+
+    __slots__ = ("after", "capacity", "free", "load")
+
+    def __init__(self, capacity: Row, free: Row) -> None:
+        self.capacity, self.free = capacity, free
+        used = sum((capacity[r] - free[r]) / max(capacity[r], 1) for r in (0, 1))
+        # Equal loads must be equal numbers for the tie to go to the first host.
+        self.load = round(used, 12)
+        self.after: dict[Row, HostState | None] = {}
 
 
 class LeastLoaded:
-    """Free capacity of hosts in a slot, given out on the least loaded one.
+    """Free capacity of hosts in a round, given out on the least loaded one.
 
     The load of a host is the sum of the used fractions of its GPUs and of its CPUs, ties go to the
-    first host, and what does not fit there does not fit: the rule of `alloc.schedulers.round`, kept
-    in a heap because it is asked for every task.
+    first host, and what does not fit there does not fit. It is asked for every task: hosts are kept
+    in a heap, and what a demand makes of a host is worked out once for all that are in its state.
 
     It knows GPU, CPU and memory: jobs that ask for more are not given out task by task.
 
@@ -25,55 +61,116 @@ class LeastLoaded:
     """
 
     def __init__(self, topology: Topology) -> None:
-        capacity = topology.capacity
-        self._gpu, self._cpu, self._memory = (column.tolist() for column in capacity.T[:3])
-        self._gpus, self._cpus = (np.maximum(c, 1).astype(float).tolist() for c in capacity.T[:2])
+        self._all: npt.NDArray[np.int64] = topology.capacity[:, :_NUM_BASE]
+        self._capacity: list[Row] = [tuple(row) for row in self._all.tolist()]
+        self._states: dict[tuple[Row, Row], HostState] = {}
+        self._empty: list[HostState] = []
         self.reset()
 
     def reset(self) -> None:
         """Free all hosts."""
-        self._free_gpu, self._free_cpu = self._gpu.copy(), self._cpu.copy()
-        self._free_memory = self._memory.copy()
-        self._heap = [(0.0, h) for h in range(len(self._gpu))]
+        if not self._empty or len(self._states) > _STATES_A_HOST * len(self._capacity):
+            self._states.clear()
+            self._empty = [self._state(row, row) for row in self._capacity]
+        self._at = self._empty.copy()
+        # Of the entries of a host, the one with its load counts.
+        self._heap = [(0.0, h) for h in range(len(self._at))]
+        self._changed: list[int] = []
 
-    def take(self, host: int, demand: tuple[int, ...]) -> None:
-        """Take a demand from a host, whatever its load."""
-        self._free_gpu[host] -= demand[0]
-        self._free_cpu[host] -= demand[1]
-        self._free_memory[host] -= demand[2]
+    def read(self, free: npt.NDArray[np.int64], hosts: Iterable[int] | None = None) -> None:
+        """Take over what is free in a pool.
 
-    def sort(self) -> None:
-        """Bring the order of hosts up to date after `take`."""
-        self._heap = [(self._load(h), h) for h in range(len(self._gpu))]
-        heapq.heapify(self._heap)
+        Parameters
+        ----------
+        free
+            Shape (hosts, resources).
+        hosts
+            The hosts that may have changed since it was last read, or None for all.
+        """
+        if hosts is None:
+            self.reset()
+            hosts = np.flatnonzero((free[:, :_NUM_BASE] != self._all).any(axis=1)).tolist()
+        for h in hosts:
+            self._set(h, self._state(self._capacity[h], tuple(free[h, :_NUM_BASE].tolist())))
 
-    def give(self, demand: tuple[int, ...]) -> int | None:
+    def write(self, free: npt.NDArray[np.int64]) -> None:
+        """Enter in a pool what was taken and put back since it was last read or written."""
+        for h in self._changed:
+            free[h, :_NUM_BASE] = self._at[h].free
+        self._changed.clear()
+
+    def state(self, host: int) -> HostState:
+        """Return the state of a host."""
+        return self._at[host]
+
+    def take(self, host: int, demand: Row) -> bool:
+        """Take a demand from a given host if it fits there; return whether it does."""
+        after = self._after(self._at[host], demand)
+        if after is None:
+            return False
+        self._set(host, after)
+        self._changed.append(host)
+        return True
+
+    def occupy(self, host: int, demand: Row, count: int = 1) -> None:
+        """Take a demand so many times from a host, though it misfits; below 0: put it back."""
+        state = self._at[host]
+        free = tuple(have - count * d for have, d in zip(state.free, demand, strict=False))
+        self._set(host, self._state(state.capacity, free))
+        self._changed.append(host)
+
+    def give(self, demand: Row) -> int | None:
         """Take a demand from the least loaded host and return that host; None if it misfits."""
-        host = self._heap[0][1]
-        gpu = self._free_gpu[host] - demand[0]
-        cpu = self._free_cpu[host] - demand[1]
-        memory = self._free_memory[host] - demand[2]
-        if gpu < 0 or cpu < 0 or memory < 0:
-            return None
-        self._free_gpu[host], self._free_cpu[host], self._free_memory[host] = gpu, cpu, memory
-        heapq.heapreplace(self._heap, (self._load(host), host))
-        return host
+        hosts = self.give_up_to(demand, 1)
+        return hosts[0] if hosts else None
 
-    def give_all(self, demand: tuple[int, ...], count: int) -> list[int] | None:
+    def give_all(self, demand: Row, count: int) -> list[int] | None:
         """Take a demand so many times, each from the least loaded host by then; all or nothing."""
+        hosts = self.give_up_to(demand, count)
+        if len(hosts) == count:
+            return hosts
+        for host in hosts:
+            self.occupy(host, demand, -1)
+        return None
+
+    def give_up_to(self, demand: Row, count: int) -> list[int]:
+        """Take a demand at most so many times, until it misfits; return the hosts in order."""
+        heap, at = self._heap, self._at
         hosts: list[int] = []
-        for _ in range(count):
-            host = self.give(demand)
-            if host is None:
-                for taken in hosts:
-                    self.take(taken, (-demand[0], -demand[1], -demand[2]))
-                self.sort()
-                return None
-            hosts.append(host)
+        while len(hosts) < count:
+            load, h = heap[0]
+            state = at[h]
+            if state.load != load:
+                heapq.heappop(heap)
+                continue
+            try:
+                after = state.after[demand]
+            except KeyError:
+                after = self._after(state, demand)
+            if after is None:
+                break
+            at[h] = after
+            heapq.heapreplace(heap, (after.load, h))
+            hosts.append(h)
+        self._changed += hosts
         return hosts
 
-    def _load(self, host: int) -> float:
-        # Equal loads must be equal numbers for the tie to go to the first host.
-        used: float = (self._gpu[host] - self._free_gpu[host]) / self._gpus[host]
-        used += (self._cpu[host] - self._free_cpu[host]) / self._cpus[host]
-        return round(used, 12)
+    def _set(self, host: int, state: HostState) -> None:
+        self._at[host] = state
+        heapq.heappush(self._heap, (state.load, host))
+
+    def _state(self, capacity: Row, free: Row) -> HostState:
+        state = self._states.get((capacity, free))
+        if state is None:
+            state = self._states[capacity, free] = HostState(capacity, free)
+        return state
+
+    def _after(self, state: HostState, demand: Row) -> HostState | None:
+        """Return the state of a host once a demand is taken, or None if it misfits."""
+        if demand not in state.after:
+            base = demand[:_NUM_BASE]
+            free = tuple(have - need for have, need in zip(state.free, base, strict=True))
+            # What is not asked for cannot be short.
+            fits = not any(rest < 0 < need for rest, need in zip(free, base, strict=True))
+            state.after[demand] = self._state(state.capacity, free) if fits else None
+        return state.after[demand]

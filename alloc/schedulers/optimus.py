@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from alloc.schedulers.ladder import SERVER, WORKER, TaskLadder
 from alloc.schedulers.policy import Policy
@@ -13,16 +13,20 @@ from alloc.schedulers.published import Rules
 from alloc.schedulers.round import Grant, Outcome, Round
 from alloc.schedulers.srtf import work_of
 from alloc.schedulers.state import JobView, Knowledge
+from alloc.workload import Configuration
 
 
-@dataclass(frozen=True)
-class _Move:
-    """One more task, or one level more, and what it gains."""
+class _Step(NamedTuple):
+    """More tasks of a role, or one level more, and the rate that a job has then."""
 
-    gain: float
     role: str | None
     count: int
     demand: tuple[int, ...]
+    rate: float
+
+
+_Steps = tuple[float, tuple[_Step, ...]]
+"""The rate that a job has, and the steps it can take; 0 where it has too little to run."""
 
 
 class Optimus(Policy):
@@ -80,81 +84,104 @@ class Optimus(Policy):
 
     def _allot(self, round_: Round, competing: Sequence[JobView]) -> None:
         total = [int(amount) for amount in round_.state.topology.totals]
-        heap: list[tuple[float, int, _Move, JobView]] = []
+        quotas = round_.state.quotas
+        known: dict[tuple[int, int, int], _Steps] = {}
 
-        def offer(k: int, view: JobView) -> None:
-            worth = [(self._worth(move, total), move) for move in _moves(round_, view)]
-            if worth:
-                # The first of equals: moves come with the PS before the worker.
-                value, move = max(worth, key=lambda pair: pair[0])
-                heapq.heappush(heap, (-value, k, move, view))
+        def best(view: JobView) -> tuple[float, _Step] | None:
+            grant = round_.grant_of(view)
+            now, steps = _steps(round_, grant, known)
+            chosen, worth = None, -math.inf
+            for step in steps:
+                if view.tenant in quotas and not round_.allows(view, step.demand[0]):
+                    continue
+                value = math.inf
+                if now > 0:
+                    left = work_of(view)[1]
+                    value = self._worth(left / now - left / step.rate, step, total)
+                # The first of equals: the PS comes before the worker.
+                if chosen is None or value > worth:
+                    chosen, worth = step, value
+            return None if chosen is None else (worth, chosen)
 
+        def take(view: JobView, step: _Step) -> Outcome:
+            if step.role is None:
+                return round_.step(view)
+            return round_.step_task(view, step.role, step.count)
+
+        heap: list[tuple[float, int, _Step]] = []
         for k, view in enumerate(competing):
-            offer(k, view)
+            # Steps without limit come first, job after job.
+            while (offer := best(view)) is not None and offer[0] == math.inf:
+                outcome = take(view, offer[1])
+                if outcome is Outcome.MISFIT and not self._skip:
+                    return
+                if outcome is not Outcome.GRANTED:
+                    offer = None
+                    break
+            if offer is not None:
+                heap.append((-offer[0], k, offer[1]))
+        heapq.heapify(heap)
         while heap:
-            loss, k, move, view = heapq.heappop(heap)
+            loss, k, step = heapq.heappop(heap)
             if loss >= 0:
                 break
-            if move.role is None:
-                outcome = round_.step(view)
-            else:
-                outcome = round_.step_task(view, move.role, move.count)
+            outcome = take(competing[k], step)
             if outcome is Outcome.MISFIT and not self._skip:
                 break
-            if outcome is Outcome.GRANTED:
-                offer(k, view)
+            if outcome is Outcome.GRANTED and (offer := best(competing[k])) is not None:
+                heapq.heappush(heap, (-offer[0], k, offer[1]))
 
-    def _worth(self, move: _Move, total: Sequence[int]) -> float:
-        """Return the gain of a step, per dominant share if so wanted."""
-        if not self._per_dominant_resource or not 0 < move.gain < math.inf:
-            return move.gain
-        share = max(d / t for d, t in zip(move.demand, total, strict=True) if t)
-        return move.gain / share if share > 0 else math.inf
+    def _worth(self, gain: float, step: _Step, total: Sequence[int]) -> float:
+        """Return the gain of a step, seconds, per dominant share if so wanted."""
+        if not self._per_dominant_resource or not 0 < gain < math.inf:
+            return gain
+        share = max(d / t for d, t in zip(step.demand, total, strict=True) if t)
+        return gain / share if share > 0 else math.inf
 
 
-def _moves(round_: Round, view: JobView) -> list[_Move]:
-    """Return the steps that a job can take, none at its top."""
-    grant = round_.grant_of(view)
-    if isinstance(grant.ladder, TaskLadder):
-        moves = _task_moves(grant, grant.ladder)
-        return [move for move in moves if round_.allows(view, move.demand[0])]
-    level = round_.next_level(view)
+def _steps(round_: Round, grant: Grant, known: dict[tuple[int, int, int], _Steps]) -> _Steps:
+    """Return the rate that a job has, and the steps it can take, none at its top.
+
+    Parameters
+    ----------
+    known
+        Those of tables already met in this round, by table and numbers of workers and PSs.
+    """
+    table, ladder = grant.view.configurations, grant.ladder
+    if isinstance(ladder, TaskLadder):
+        key = (id(table), len(grant.workers_on), len(grant.servers_on))
+        if key not in known:
+            known[key] = _task_steps(ladder, table, *key[1:])
+        return known[key]
+    level = round_.next_level(grant.view)
     if level is None:
-        return []
-    rate = max(view.configurations[c].rate for c in level.configurations)
+        return grant.rate, ()
+    rate = max(table[c].rate for c in level.configurations)
     demand = tuple(a - b for a, b in zip(level.demand, grant.demand, strict=True))
-    return [_Move(_gain(grant, rate), None, 1, demand)]
+    return grant.rate, (_Step(None, 1, demand, rate),)
 
 
-def _task_moves(grant: Grant, ladder: TaskLadder) -> list[_Move]:
-    """Return one more PS and one more worker, as far as the job's table goes."""
-    workers, servers = grant.workers, grant.servers
-    if grant.reached is None:
+def _task_steps(
+    ladder: TaskLadder, table: Sequence[Configuration], workers: int, servers: int
+) -> _Steps:
+    """Return one more PS and one more worker, as far as the table goes."""
+    reached = ladder.index.get((workers, servers))
+    if reached is None:
         # On the way to the first pair of the table; for DL2's tables that is one of each.
         if workers < ladder.first[0]:
-            return [_Move(math.inf, WORKER, 1, ladder.worker)]
-        return [_Move(math.inf, SERVER, 1, ladder.server)]
-    moves = []
-    more_servers = ladder.next_servers(workers, servers)
-    if more_servers is not None:
-        rate = grant.view.configurations[ladder.index[workers, more_servers]].rate
-        count = more_servers - servers
-        moves.append(_Move(_gain(grant, rate), SERVER, count, _times(ladder.server, count)))
-    more_workers = ladder.next_workers(workers, servers)
-    if more_workers is not None:
-        rate = grant.view.configurations[ladder.index[more_workers, servers]].rate
-        count = more_workers - workers
-        moves.append(_Move(_gain(grant, rate), WORKER, count, _times(ladder.worker, count)))
-    return moves
+            return 0.0, (_Step(WORKER, 1, ladder.worker, 0.0),)
+        return 0.0, (_Step(SERVER, 1, ladder.server, 0.0),)
+    steps = []
+    more = ladder.next_servers(workers, servers)
+    if more is not None:
+        rate = table[ladder.index[workers, more]].rate
+        steps.append(_step(SERVER, more - servers, ladder.server, rate))
+    more = ladder.next_workers(workers, servers)
+    if more is not None:
+        rate = table[ladder.index[more, servers]].rate
+        steps.append(_step(WORKER, more - workers, ladder.worker, rate))
+    return table[reached].rate, tuple(steps)
 
 
-def _times(demand: tuple[int, ...], count: int) -> tuple[int, ...]:
-    return tuple(amount * count for amount in demand)
-
-
-def _gain(grant: Grant, rate: float) -> float:
-    """Return the remaining time that a step to a rate saves, seconds."""
-    if grant.rate <= 0:
-        return math.inf
-    left = work_of(grant.view)[1]
-    return left / grant.rate - left / rate
+def _step(role: str, count: int, demand: tuple[int, ...], rate: float) -> _Step:
+    return _Step(role, count, tuple(amount * count for amount in demand), rate)

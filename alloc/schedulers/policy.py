@@ -7,7 +7,7 @@ from types import MappingProxyType
 
 from alloc.packing import HostPool
 from alloc.schedulers.honouring import REQUIRED_LEVELS
-from alloc.schedulers.ladder import LadderCache
+from alloc.schedulers.memory import Memory
 from alloc.schedulers.published import PublishedRule, Rules, published_rule
 from alloc.schedulers.round import Outcome, Round, Watch
 from alloc.schedulers.state import ClusterState, Decision, JobView, Knowledge
@@ -45,7 +45,7 @@ class Policy:
         max_tasks: int | None = None,
         departures: Mapping[str, bool] = NO_DEPARTURES,
     ) -> None:
-        self._ladders = LadderCache()
+        self._memory = Memory()
         self._pool: HostPool | None = None
         self._published: PublishedRule | None = None
         if rules != "alloc" or max_tasks is not None:
@@ -54,7 +54,7 @@ class Policy:
 
     def reset(self) -> None:
         """Forget everything; called before each simulation."""
-        self._ladders.clear()
+        self._memory.clear()
         self._pool = None
         if self._published is not None:
             self._published.reset()
@@ -69,7 +69,7 @@ class Policy:
 
     def _allot(self, round_: Round, competing: Sequence[JobView]) -> None:
         """Give out tasks and gangs by the rule: here to one job after the other, by `_rank`."""
-        order = sorted(competing, key=lambda view: (self._rank(view), view.in_order))
+        order = sorted(competing, key=self._rank)  # they come in order of arrival
         serve(round_, order, skip=self._skip)
 
     def _rank(self, view: JobView) -> float:
@@ -78,11 +78,12 @@ class Policy:
 
     def _open(self, state: ClusterState) -> tuple[Round, list[JobView]]:
         """Return a round with all that must stay pinned, and the jobs that compete in it."""
+        self._memory.begin(len(state.jobs))
         kept: list[JobView] = []
         competing: list[JobView] = []
         for view in state.jobs:
             (kept if self._stays(view, state) else competing).append(view)
-        round_ = Round(state, self._ladders, self._empty_pool(state), {}, self.watch)
+        round_ = Round(state, self._memory, self._empty_pool(state), {}, self.watch)
         round_.pin(kept)
         return round_, competing
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
 import numpy as np
-import numpy.typing as npt
 
 from alloc.packing import HostPool
 from alloc.problems.allocation.solution import Assignment, TaskPlacement
@@ -16,16 +16,22 @@ from alloc.schedulers.ladder import (
     WORKER,
     GangLadder,
     Ladder,
-    LadderCache,
     Level,
     TaskLadder,
     gang_ladder,
 )
+from alloc.schedulers.least_loaded import LeastLoaded
+from alloc.schedulers.memory import Memory
 from alloc.schedulers.state import ClusterState, Decision, JobView
 from alloc.workload import Configuration
 
 Watch = Callable[[str, str], None]
 """Told of each task that is given out, as it is: job id and role."""
+
+
+BUNDLE = (WORKER, SERVER)
+"""The roles of a bundle, in the order in which its tasks are told to a watch."""
+_ROLES = (SERVER, WORKER)
 
 
 class Outcome(Enum):
@@ -40,16 +46,30 @@ class Outcome(Enum):
 
 @dataclass(slots=True)
 class Grant:
-    """What one job has been given: tasks one by one, or a configuration as a whole."""
+    """What one job has been given: tasks one by one, or a configuration as a whole.
+
+    Parameters
+    ----------
+    workers_on, servers_on
+        The host of each worker and of each PS, in the order in which they were given.
+    """
 
     view: JobView
     ladder: Ladder
-    workers: int = 0
-    servers: int = 0
-    on_hosts: dict[tuple[int, str], int] = field(default_factory=dict)
-    bundles_on: list[int] = field(default_factory=list)
+    workers_on: list[int] = field(default_factory=list)
+    servers_on: list[int] = field(default_factory=list)
     configuration: int | None = None
     tasks: tuple[TaskPlacement, ...] = ()
+
+    @property
+    def workers(self) -> int:
+        """Number of workers given."""
+        return len(self.workers_on)
+
+    @property
+    def servers(self) -> int:
+        """Number of PSs given."""
+        return len(self.servers_on)
 
     @property
     def reached(self) -> int | None:
@@ -68,10 +88,9 @@ class Grant:
     def demand(self) -> tuple[int, ...]:
         """All that the job holds, in the order of `Configuration.demand`."""
         if isinstance(self.ladder, TaskLadder):
-            return tuple(
-                self.workers * w + self.servers * u
-                for w, u in zip(self.ladder.worker, self.ladder.server, strict=True)
-            )
+            workers, servers = self.workers, self.servers
+            each = zip(self.ladder.worker, self.ladder.server, strict=True)
+            return tuple([workers * w + servers * u for w, u in each])
         if self.configuration is None:
             return tuple(0 for _ in self.view.configurations[0].demand)
         return self.view.configurations[self.configuration].demand
@@ -89,8 +108,8 @@ class Round:
     ----------
     state
         What the policy sees.
-    ladders
-        Ladders of the jobs.
+    memory
+        What the policy remembers from round to round.
     pool
         Where to take from.
     held
@@ -103,25 +122,43 @@ class Round:
     def __init__(
         self,
         state: ClusterState,
-        ladders: LadderCache,
+        memory: Memory,
         pool: HostPool,
         held: dict[str, int],
         watch: Watch | None = None,
     ) -> None:
         self.state = state
-        self.pool = pool
         self.grants: dict[str, Grant] = {}
         self.pinned: dict[str, tuple[JobView, Assignment]] = {}
-        self._ladders = ladders
+        self._memory = memory
         self._held = held
         self._watch = watch
-        self._load: npt.NDArray[np.float64] | None = None
+        self._pool = pool
+        # Where tasks are given out one by one: in step with the pool, written to it when needed.
+        self._hosts: LeastLoaded | None = None
+
+    @property
+    def pool(self) -> HostPool:
+        """Where all that was given is taken from."""
+        if self._hosts is not None:
+            self._hosts.write(self._pool.free)
+        return self._pool
+
+    @property
+    def hosts(self) -> LeastLoaded:
+        """The hosts in the order of their loads."""
+        if self._hosts is None:
+            self._hosts = self._memory.hosts(self.state.topology)
+            self._hosts.read(self._pool.free)
+        return self._hosts
 
     def grant_of(self, view: JobView) -> Grant:
         """Return what a job has been given, nothing at first."""
         grant = self.grants.get(view.id)
         if grant is None:
-            grant = self.grants[view.id] = Grant(view, self._ladders.get(view, self.state.topology))
+            grant = self.grants[view.id] = Grant(
+                view, self._memory.ladder(view, self.state.topology)
+            )
         return grant
 
     def pin(self, views: Iterable[JobView]) -> None:
@@ -140,7 +177,7 @@ class Round:
                 current = Assignment(view.id, current.configuration, placed)
             self._add_held(view, configuration.demand[0])
             self.pinned[view.id] = (view, current)
-        self._load = None
+        self._hosts = None
 
     def step(self, view: JobView) -> Outcome:
         """Give a job its next bundle (one worker and one PS on one host) or its next gang."""
@@ -150,15 +187,21 @@ class Round:
         pair = grant.ladder.next_pair(grant.workers)
         if pair is None:
             return Outcome.TOP
-        bundle = ((WORKER, grant.ladder.worker), (SERVER, grant.ladder.server))
-        return self._give(grant, bundle, pair - grant.workers)
+        return self._give_bundles(grant, grant.ladder, pair - grant.workers)
 
     def step_task(self, view: JobView, role: str, count: int) -> Outcome:
         """Give a job more tasks of one role, each on the host least loaded by then."""
         grant = self.grant_of(view)
         assert isinstance(grant.ladder, TaskLadder)
         demand = grant.ladder.worker if role == WORKER else grant.ladder.server
-        return self._give(grant, ((role, demand),), count)
+        if not self.allows(view, demand[0] * count):
+            return Outcome.TOP
+        hosts = self.hosts.give_all(demand, count)
+        if hosts is None:
+            return Outcome.MISFIT
+        self._enter(grant, hosts, (role,))
+        self._add_held(view, demand[0] * count)
+        return Outcome.GRANTED
 
     def next_level(self, view: JobView) -> Level | None:
         """Return the next level of a job's gangs that is faster and within quota, or None."""
@@ -181,12 +224,26 @@ class Round:
 
     def fill(self, view: JobView) -> Outcome:
         """Give a job as much as it takes: bundles to the top, or the fastest gang that fits."""
-        grant = self.grant_of(view)
-        if isinstance(grant.ladder, GangLadder):
-            return self._fill_gang(grant, grant.ladder)
-        while (outcome := self.step(view)) is Outcome.GRANTED:
-            pass
-        return outcome
+        ladder = self._memory.ladder(view, self.state.topology)
+        if isinstance(ladder, GangLadder):
+            return self._fill_gang(self.grant_of(view), ladder)
+        if view.tenant in self.state.quotas:
+            while (outcome := self.step(view)) is Outcome.GRANTED:
+                pass
+            return outcome
+        # Without a quota in the way, all steps at once.
+        grant = self.grants.get(view.id)
+        before, top = grant.workers if grant else 0, ladder.pairs[-1]
+        hosts = self.hosts.give_up_to(ladder.bundle, top - before)
+        reached = before + len(hosts)
+        if reached < top:
+            kept = bisect_right(ladder.pairs, reached)
+            surplus = reached - max(before, ladder.pairs[kept - 1] if kept else 0)
+            for _ in range(surplus):
+                self.hosts.occupy(hosts.pop(), ladder.bundle, -1)
+        if hosts:
+            self._enter(grant or self.grant_of(view), hosts, BUNDLE)
+        return Outcome.TOP if reached >= top else Outcome.MISFIT
 
     def give(self, view: JobView, c: int) -> Outcome:
         """Give a job one configuration as a whole: on the hosts it has, else those of best fit."""
@@ -204,11 +261,9 @@ class Round:
         grant = self.grant_of(view)
         assert isinstance(grant.ladder, TaskLadder)
         demand = grant.ladder.bundle
-        if not self.allows(view, demand[0]) or not self._take(host, demand):
+        if not self.allows(view, demand[0]) or not self.hosts.take(host, demand):
             return False
-        for role in (WORKER, SERVER):
-            self._enter(grant, host, role, 1)
-        grant.bundles_on.append(host)
+        self._enter(grant, (host,), BUNDLE)
         self._add_held(view, demand[0])
         return True
 
@@ -223,12 +278,12 @@ class Round:
     def trim(self) -> None:
         """Take back the last bundles of jobs that hold a pair they cannot run."""
         for grant in self.grants.values():
-            while grant.bundles_on and grant.reached is None:
+            # Only bundles were given, so workers and PSs stand side by side.
+            while grant.workers_on and grant.reached is None:
                 assert isinstance(grant.ladder, TaskLadder)
-                host = grant.bundles_on.pop()
-                self._take(host, tuple(-amount for amount in grant.ladder.bundle))
-                for role in (WORKER, SERVER):
-                    self._enter(grant, host, role, -1)
+                host = grant.workers_on.pop()
+                grant.servers_on.pop()
+                self.hosts.occupy(host, grant.ladder.bundle, -1)
                 self._add_held(grant.view, -grant.ladder.bundle[0])
 
     def rescue(self, views: Iterable[JobView]) -> None:
@@ -241,9 +296,10 @@ class Round:
             return
         for grant in self.grants.values():
             if isinstance(grant.ladder, TaskLadder):
-                for (host, role), count in grant.on_hosts.items():
-                    demand = grant.ladder.worker if role == WORKER else grant.ladder.server
-                    self._take(host, tuple(-amount * count for amount in demand))
+                for host in grant.workers_on:
+                    self.hosts.occupy(host, grant.ladder.worker, -1)
+                for host in grant.servers_on:
+                    self.hosts.occupy(host, grant.ladder.server, -1)
                 self._add_held(grant.view, -grant.demand[0])
         self.grants.clear()
         for view in views:
@@ -326,90 +382,56 @@ class Round:
         return settled
 
     def _may_settle(self, job_id: str) -> bool:
-        tasks_in_slots = (
-            isinstance(self.grants[job_id].ladder, TaskLadder) and self.state.slot_s is not None
-        )
-        return not tasks_in_slots
+        if self.state.slot_s is None:
+            return True
+        return not isinstance(self.grants[job_id].ladder, TaskLadder)
 
     def _moved(self, assignment: Assignment) -> bool:
         """Return whether a job goes on as before but on other hosts, without need."""
+        if not self._may_settle(assignment.job):
+            return False
         current = self.grants[assignment.job].view.current
         return (
             current is not None
             and bool(current.tasks)
             and current.configuration == assignment.configuration
             and set(current.tasks) != set(assignment.tasks)
-            and self._may_settle(assignment.job)
         )
 
     def _placements(self, grant: Grant) -> tuple[TaskPlacement, ...]:
         if not isinstance(grant.ladder, TaskLadder):
             return grant.tasks
-        hosts = self.state.topology.hosts
-        return tuple(
-            TaskPlacement(hosts[h].id, role, count)
-            for (h, role), count in sorted(grant.on_hosts.items())
-            if count
-        )
+        # In the order of hosts and roles, "ps" before "worker".
+        counts: dict[int, int] = {}
+        for h in grant.servers_on:
+            counts[2 * h] = counts.get(2 * h, 0) + 1
+        for h in grant.workers_on:
+            counts[2 * h + 1] = counts.get(2 * h + 1, 0) + 1
+        task = self._pool.task
+        return tuple([task(k // 2, _ROLES[k % 2], counts[k]) for k in sorted(counts)])
 
     # Tasks, one by one.
 
-    def _give(
-        self, grant: Grant, together: Sequence[tuple[str, tuple[int, ...]]], count: int
-    ) -> Outcome:
-        """Give a job `count` times the tasks of `together`, which share a host; or nothing."""
-        demand = tuple(sum(amounts) for amounts in zip(*(d for _, d in together), strict=True))
+    def _give_bundles(self, grant: Grant, ladder: TaskLadder, count: int) -> Outcome:
+        """Give a job more bundles, each on the host least loaded by then; all or nothing."""
+        demand = ladder.bundle
         if not self.allows(grant.view, demand[0] * count):
             return Outcome.TOP
-        chosen: list[int] = []
-        for _ in range(count):
-            h = int(self._loads().argmin())
-            if not self._take(h, demand):
-                for taken in chosen:
-                    self._take(taken, tuple(-amount for amount in demand))
-                return Outcome.MISFIT
-            chosen.append(h)
-        for h in chosen:
-            for role, _ in together:
-                self._enter(grant, h, role, 1)
+        hosts = self.hosts.give_all(demand, count)
+        if hosts is None:
+            return Outcome.MISFIT
+        self._enter(grant, hosts, BUNDLE)
         self._add_held(grant.view, demand[0] * count)
         return Outcome.GRANTED
 
-    def _enter(self, grant: Grant, host: int, role: str, count: int) -> None:
-        if self._watch is not None and count > 0:
-            self._watch(grant.view.id, role)
-        key = (host, role)
-        grant.on_hosts[key] = grant.on_hosts.get(key, 0) + count
-        if role == WORKER:
-            grant.workers += count
-        else:
-            grant.servers += count
-
-    def _take(self, host: int, demand: tuple[int, ...]) -> bool:
-        """Take a demand from a host if it has that much."""
-        row = self.pool.free[host]
-        # Jobs that are given out task by task ask for nothing beyond GPU, CPU and memory.
-        left = [have - need for have, need in zip(row.tolist(), demand, strict=True)]
-        # What the task does not ask for cannot be short.
-        if any(rest < 0 < need for rest, need in zip(left, demand, strict=True)):
-            return False
-        row[:] = left
-        if self._load is not None:
-            self._load[host] = self._loads_of(np.array([host]))[0]
-        return True
-
-    def _loads(self) -> npt.NDArray[np.float64]:
-        if self._load is None:
-            self._load = self._loads_of(np.arange(self.state.topology.num_hosts))
-        return self._load
-
-    def _loads_of(self, hosts: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
-        """Return the load of hosts: used fraction of GPUs plus used fraction of CPUs."""
-        capacity = self.state.topology.capacity[hosts, :2]
-        used = capacity - self.pool.free[hosts, :2]
-        fractions = used / np.maximum(capacity, 1)
-        # Equal loads must be equal numbers for the tie to go to the first host.
-        return np.asarray(np.round(fractions.sum(axis=1), 12), dtype=np.float64)
+    def _enter(self, grant: Grant, hosts: Sequence[int], roles: Sequence[str]) -> None:
+        """Enter a task of each role on each of some hosts."""
+        if self._watch is not None:
+            for _ in hosts:
+                for role in roles:
+                    self._watch(grant.view.id, role)
+        for role in roles:
+            (grant.workers_on if role == WORKER else grant.servers_on).extend(hosts)
 
     # Gangs.
 
@@ -441,36 +463,39 @@ class Round:
         """Put a job on hosts in a configuration, in place of what it was given before."""
         view = grant.view
         configuration = view.configurations[c]
-        before = grant.configuration
+        before, pool = grant.configuration, self.pool
         if before is not None:
-            self.pool.release(view.configurations[before], grant.tasks)
+            pool.release(view.configurations[before], grant.tasks)
         current = view.current
         tasks: tuple[TaskPlacement, ...] | None
         if (
             current is not None
             and current.configuration == c
             and current.tasks
-            and self.pool.fits(configuration, current.tasks)
+            and pool.fits(configuration, current.tasks)
         ):
             tasks = current.tasks
-            self.pool.take(configuration, tasks)
+            pool.take(configuration, tasks)
         else:
             tasks = None
             if not self._too_large(configuration):
-                tasks = self.pool.place(configuration, required=view.placement.required)
+                tasks = pool.place(configuration, required=view.placement.required)
         if tasks is None:
             if before is not None:
-                self.pool.take(view.configurations[before], grant.tasks)
+                pool.take(view.configurations[before], grant.tasks)
             return False
+        if self._hosts is not None:
+            index = self.state.topology.host_index
+            touched = {index[task.host] for task in (*grant.tasks, *tasks)}
+            self._hosts.read(pool.free, touched)
         self._add_held(view, configuration.demand[0] - grant.demand[0])
         grant.configuration, grant.tasks = c, tasks
-        self._load = None
         return True
 
     def _too_large(self, configuration: Configuration) -> bool:
         """Return whether a configuration asks for more GPU than is free: a cheap look first."""
-        free = self.pool.free[:, 0]
-        return not self.pool.open_gpus and configuration.demand[0] > int(np.add.reduce(free))
+        free = self._pool.free[:, 0]
+        return not self._pool.open_gpus and configuration.demand[0] > int(np.add.reduce(free))
 
     # Quotas.
 

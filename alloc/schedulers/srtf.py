@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Literal
 
 from alloc.errors import InstanceError, nearest
 from alloc.schedulers.policy import Policy
 from alloc.schedulers.published import Rules
 from alloc.schedulers.state import JobView, Knowledge
+
+_MEASURES = ("time", "fraction")
 
 
 class Srtf(Policy):
@@ -45,11 +46,16 @@ class Srtf(Policy):
             raise InstanceError(
                 f'srtf: by is "{by}"{nearest(by, _MEASURES, ".")} It must be time or fraction.'
             )
-        self._measure = _MEASURES[by]
+        self._by = by
         self._skip = skip
 
     def _rank(self, view: JobView) -> float:
-        return self._measure(view)
+        if self._by == "fraction":
+            return remaining_fraction(view)
+        bound = view.bound_to
+        if bound is not None and (rate := view.configurations[bound].rate) > 0:
+            return work_of(view)[1] / rate
+        return work_of(view)[1] / self._memory.fastest(view.configurations)
 
 
 class SrtfDl2(Policy):
@@ -108,16 +114,3 @@ def work_of(view: JobView) -> tuple[float, float]:
             'give it knowledge "estimate" or "exact".'
         )
     return view.work, view.work_left
-
-
-def _remaining_time_s(view: JobView) -> float:
-    bound = view.bound_to
-    if bound is not None and (rate := view.configurations[bound].rate) > 0:
-        return work_of(view)[1] / rate
-    return work_of(view)[1] / max(configuration.rate for configuration in view.configurations)
-
-
-_MEASURES: dict[str, Callable[[JobView], float]] = {
-    "time": _remaining_time_s,
-    "fraction": remaining_fraction,
-}

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from alloc.schedulers.ladder import GangLadder, TaskLadder
+from alloc.schedulers.least_loaded import HostState
 from alloc.schedulers.policy import Policy
 from alloc.schedulers.published import Rules
 from alloc.schedulers.round import Outcome, Round
@@ -15,6 +16,29 @@ from alloc.schedulers.srtf import remaining_fraction
 from alloc.schedulers.state import JobView, Knowledge
 
 Array = npt.NDArray[np.float64]
+Flags = npt.NDArray[np.bool_]
+
+
+class _Ranking:
+    """Jobs by their scores on a host in some state, the best first, ties to the first job."""
+
+    def __init__(self, scores: Array) -> None:
+        self._order: list[int] = np.argsort(-scores, kind="stable").tolist()
+        self._start = 0
+
+    def first(self, open_: Flags, tried: Flags) -> int | None:
+        """Return the first job that is open and was not tried, or None.
+
+        A job that is not open stays so: those at the front are not looked at again.
+        """
+        order = self._order
+        while self._start < len(order) and not open_[order[self._start]]:
+            self._start += 1
+        for position in range(self._start, len(order)):
+            k = order[position]
+            if open_[k] and not tried[k]:
+                return k
+        return None
 
 
 class Tetris(Policy):
@@ -86,19 +110,37 @@ class Tetris(Policy):
         bundles = np.array([_bundle(round_, view) for view in views], dtype=float)
         fractions = np.array([remaining_fraction(view) for view in views])
         open_ = np.array([round_.allows_bundle(view) for view in views])
+        num_open = int(open_.sum())
+        # Scores depend on the host's state alone. Where one comes a second time, jobs are ranked.
+        rankings: dict[HostState, _Ranking | None] = {}
         for h in range(len(capacity)):
             tried = np.zeros(len(views), dtype=bool)
-            while (open_ & ~tried).any():
-                free = round_.pool.free[h] / capacity[h]
-                scores = self._scores(bundles / capacity[h], free, fractions)
-                if scores is None:
+            while num_open:
+                state = round_.hosts.state(h)
+                ranking = rankings.get(state)
+                if ranking is not None:
+                    k = ranking.first(open_, tried)
+                else:
+                    free = round_.pool.free[h] / capacity[h]
+                    scores = self._scores(bundles / capacity[h], free, fractions)
+                    if scores is None:
+                        rankings[state] = _Ranking(np.empty(0))  # nobody, ever
+                        break
+                    if state in rankings:
+                        rankings[state] = _Ranking(scores)
+                    else:
+                        rankings[state] = None
+                    scores[~open_ | tried] = -np.inf
+                    k = int(scores.argmax()) if (open_ & ~tried).any() else None
+                if k is None:
                     break
-                scores[~open_ | tried] = -np.inf
-                k = int(scores.argmax())
                 if round_.give_on(views[k], h):
-                    open_[k] = round_.allows_bundle(views[k])
                     if round_.state.quotas:  # the others of its tenant may now be over
                         open_ = np.array([round_.allows_bundle(view) for view in views])
+                        num_open = int(open_.sum())
+                    elif not round_.allows_bundle(views[k]):
+                        open_[k] = False
+                        num_open -= 1
                 elif self._skip:
                     tried[k] = True
                 else:

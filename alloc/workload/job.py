@@ -14,6 +14,7 @@ from alloc.workload.placement_rules import NO_RULES, PlacementRules
 from alloc.workload.stages import Stage, order_of, require_stages
 
 Elasticity = Literal["malleable", "moldable", "rigid"]
+_ELASTICITIES: tuple[Elasticity, ...] = get_args(Elasticity)
 
 
 @dataclass(frozen=True)
@@ -93,11 +94,11 @@ class Job:
         require_time(self.restart_cost_s, where, "restart_cost_s")
         require_non_negative(self.work_done, where, "work_done")
         self._check_limits(where)
-        if self.elasticity not in get_args(Elasticity):
+        if self.elasticity not in _ELASTICITIES:
             raise InstanceError(
                 f'{where}: elasticity "{self.elasticity}" is unknown'
-                f"{nearest(str(self.elasticity), get_args(Elasticity), ';')} "
-                f"known: {', '.join(get_args(Elasticity))}."
+                f"{nearest(str(self.elasticity), _ELASTICITIES, ';')} "
+                f"known: {', '.join(_ELASTICITIES)}."
             )
         if self.stages:
             self._check_stages(where)

@@ -84,14 +84,20 @@ class RoundData:
 
     def choose(self, x: Array) -> list[tuple[int, int]]:
         """Return (job position, configuration) for a solution x, shape (N,)."""
-        chosen: list[tuple[int, int]] = []
         taken = np.rint(x).astype(np.int64)
-        for k, members in enumerate(self.members):
-            waiting = iter(members)
-            for column in range(self.first[k], self.first[k + 1]):
-                for _ in range(taken[column]):
-                    chosen.append((next(waiting), int(self.configuration[column])))
-        return chosen
+        columns = np.repeat(np.arange(len(taken)), taken)
+        classes = np.searchsorted(self.first, columns, side="right") - 1
+        # The first members of a class have its first columns.
+        rank = np.arange(len(classes)) - np.searchsorted(classes, classes)
+        return [
+            (self.members[k][m], c)
+            for k, m, c in zip(
+                classes.tolist(),
+                rank.tolist(),
+                self.configuration[columns].tolist(),
+                strict=True,
+            )
+        ]
 
     @cached_property
     def conflict_rows(self) -> tuple[list[Row[int]], int]:

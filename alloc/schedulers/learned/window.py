@@ -180,8 +180,6 @@ class WindowSlot:
         self._held = dict.fromkeys(state.quotas, 0)
         self._pinned = []
         self.jobs = [self._enter(v) for v in state.jobs if v.preemptible or not self._pin(v)]
-        if self._pinned:
-            self._hosts.sort()
         if self.features.initial_bundle:
             for job in self.jobs:
                 self._give(job, BUNDLE)
@@ -259,9 +257,8 @@ class WindowSlot:
         assert self._topology is not None
         demands = {group.role: group.demand for group in configuration.tasks}
         for task in current.tasks:
-            amounts = demands[task.role]
             host = self._topology.host_index[task.host]
-            self._hosts.take(host, tuple(amount * task.count for amount in amounts))
+            self._hosts.occupy(host, demands[task.role], task.count)
         self._hold(view, configuration.demand[0])
         self._pinned.append(current)
         return True

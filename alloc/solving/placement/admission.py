@@ -130,6 +130,7 @@ def solve_admission(
     seconds: float,
     report: Callable[[str], None],
     *,
+    known: float = -math.inf,
     workers: int = 1,
     seed: int = 0,
 ) -> Admission:
@@ -145,6 +146,8 @@ def solve_admission(
         Wall time, seconds.
     report
         Takes a line of progress.
+    known
+        The best value known; when the bound agrees with it, nothing is searched for.
     workers, seed
         For HiGHS.
 
@@ -164,7 +167,7 @@ def solve_admission(
             search = _Search(
                 waiting, knapsacks, deadline, report, SolverOptions(0.0, seed, workers)
             )
-            return search.run(data, level)
+            return search.run(data, level, known)
         obstacle = "the hosts have too much room to list patterns"
     report(f"no exact admission: {obstacle}")
     bound, proof = placement_bound(data, level, deadline - time.perf_counter(), report)
@@ -190,7 +193,7 @@ class _Search:
         self.followed: list[tuple[int, Ints, int]] = []
         self.placed: Ints = np.zeros(len(waiting.options), dtype=np.int64)
 
-    def run(self, data: PlacementData, level: WeightedSum) -> Admission:
+    def run(self, data: PlacementData, level: WeightedSum, known: float) -> Admission:
         constant = self.waiting.constant
 
         def rounded(value: float) -> float:
@@ -200,6 +203,8 @@ class _Search:
         bound = rounded(found)
         proof: BoundProof = "recomputed"
         self.report(f"admission: patterns allow {found:.4f}, whole values {bound:g}")
+        if known - constant >= bound - _TOLERANCE:
+            return Admission(None, known, bound + constant, proof)
         for nodes in _CHOICE_NODES:
             self._choose(nodes)
             self.report(f"admission: {self.best:g} placed of {bound:g}")

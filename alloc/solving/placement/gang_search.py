@@ -7,17 +7,19 @@ for rules that tie tasks together, for jobs that wait, and for goals that hosts 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 from scipy.sparse import csr_array
 
-from alloc.objectives.goals import WeightedSum
+from alloc.objectives.goals import Held, WeightedSum
 from alloc.solving.placement.clock import Clock
 from alloc.solving.placement.compiling import Problem
 from alloc.solving.placement.gangs import Gangs
+from alloc.solving.placement.greedy import RULES, put_down_by, rules_for
 from alloc.solving.placement.incumbent import Incumbent
 from alloc.solving.placement.terms import Counts
+from alloc.units import MILLI
 
 _PLACED = ("gpus_placed", "weight_placed")
 
@@ -31,20 +33,32 @@ def must_run(problem: Problem) -> set[int]:
     return {j for j in problem.data.running if not moves.evict or not jobs[j].preemptible}
 
 
-def first_placements(problem: Problem, level: WeightedSum) -> Iterator[csr_array]:
-    """Yield placements to start from, the simplest first.
+def first_placements(
+    problem: Problem, level: WeightedSum, held: Sequence[Held] = ()
+) -> Iterator[csr_array]:
+    """Yield placements to start from.
 
-    What runs as it stands; with waiting jobs beside it if the goal wants jobs placed; nothing at
-    all.
+    Where the goal, or an earlier level of it, wants jobs placed: waiting jobs beside what runs, by
+    every rule of `greedy`, those that place the most first. Then what runs as it stands, and
+    nothing at all.
     """
     data = problem.data
     standing = data.initial
+    if any(_wants_placed(one) for one in (level, *(one.level for one in held))):
+        before = Gangs(problem, standing)
+        tries: list[Gangs] = []
+        for rule in rules_for(problem):
+            tries.append(before.copy())
+            put_down_by(tries[-1], waiting_jobs(problem, before, by_size=True), rule)
+        tries.append(before.copy())
+        put_down_by(tries[-1], waiting_jobs(problem, before, by_size=False), RULES[0])
+        tries.sort(key=lambda gangs: _placed(gangs, level), reverse=True)
+        for gangs in tries:
+            if all(
+                _placed(gangs, one.level) >= one.limit for one in held if only_places(one.level)
+            ):
+                yield gangs.counts()
     yield standing
-    if _wants_placed(level):
-        for by_size in (True, False):
-            gangs = Gangs(problem, standing)
-            put_down(gangs, _waiting(problem, gangs, by_size))
-            yield gangs.counts()
     if not must_run(problem):
         yield csr_array(standing.shape, dtype=np.int64)
 
@@ -54,12 +68,30 @@ def with_waiting(problem: Problem, level: WeightedSum, counts: csr_array) -> csr
     if not _wants_placed(level):
         return counts
     gangs = Gangs(problem, counts)
-    put_down(gangs, _waiting(problem, gangs, by_size=True))
+    put_down(gangs, waiting_jobs(problem, gangs, by_size=True))
     return gangs.counts()
 
 
 def _wants_placed(level: WeightedSum) -> bool:
-    return any(term.name in _PLACED and level.sense == "max" for _, term in level.terms)
+    return level.sense == "max" and any(term.name in _PLACED for _, term in level.terms)
+
+
+def only_places(level: WeightedSum) -> bool:
+    """Return whether a level counts placed jobs and nothing else: the more, the better."""
+    return level.sense == "max" and all(
+        weight > 0 and term.name in _PLACED for weight, term in level.terms
+    )
+
+
+def _placed(gangs: Gangs, level: WeightedSum) -> float:
+    """Return what the terms of a level that count placed jobs add up to."""
+    jobs = gangs.problem.instance.jobs
+    value = 0.0
+    for weight, term in level.terms:
+        for j, (c, _) in gangs.placed.items() if term.name in _PLACED else ():
+            gpus = jobs[j].configurations[c].demand[0] / MILLI
+            value += weight * (gpus if term.name == "gpus_placed" else jobs[j].weight)
+    return value
 
 
 def fresh_placements(problem: Problem, attempts: int, seed: int) -> Iterator[csr_array]:
@@ -98,7 +130,8 @@ def _size(problem: Problem, job: int) -> tuple[float, ...]:
     return max(tuple(c.demand) for c in problem.instance.jobs[job].configurations)
 
 
-def _waiting(problem: Problem, gangs: Gangs, by_size: bool) -> list[int]:
+def waiting_jobs(problem: Problem, gangs: Gangs, by_size: bool) -> list[int]:
+    """Return the jobs that do not stand, the largest or the smallest first."""
     jobs = [j for j in range(len(problem.instance.jobs)) if j not in gangs.placed]
     if by_size:
         return sorted(jobs, key=lambda j: _size(problem, j), reverse=True)

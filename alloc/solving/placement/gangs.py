@@ -7,6 +7,7 @@ and quotas hold, or not at all.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator, Mapping
 
 import numpy as np
@@ -54,6 +55,13 @@ class Gangs:
                 self.placed[j] = (c, {k: _entries(counts, k) for k in rows})
                 self._charge(j, c, 1)
 
+    def copy(self) -> Gangs:
+        """Return the same jobs on the same hosts, to be changed by itself."""
+        other = copy.copy(self)
+        other.used, other.placed = self.used.copy(), self.placed.copy()
+        other.held, other.cluster_left = self.held.copy(), self.cluster_left.copy()
+        return other
+
     def counts(self) -> csr_array:
         """Return where tasks stand, shape (groups, hosts)."""
         rows, columns, numbers = [], [], []
@@ -95,8 +103,8 @@ class Gangs:
         home
             Whether to try first where it ran before.
         """
-        for configuration in self._ways(job):
-            if not self._within_quota(job, configuration):
+        for configuration in self.ways(job):
+            if not self.within_quota(job, configuration):
                 continue
             masks = list(self._masks(job, configuration, home and rng is None))
             if rng is not None:
@@ -108,7 +116,7 @@ class Gangs:
                     return True
         return False
 
-    def _ways(self, job: int) -> list[int]:
+    def ways(self, job: int) -> list[int]:
         """Return the configurations in which a job may run, the most GPUs first."""
         its = self.problem.instance.jobs[job]
         running = self.problem.data.running.get(job)
@@ -129,7 +137,8 @@ class Gangs:
         for k, r in enumerate(self.cluster):
             self.cluster_left[k] -= sign * its.configurations[configuration].demand[r]
 
-    def _within_quota(self, job: int, configuration: int) -> bool:
+    def within_quota(self, job: int, configuration: int) -> bool:
+        """Return whether quotas and the cluster's own resources allow a job to run."""
         its = self.problem.instance.jobs[job]
         asked = its.configurations[configuration].demand
         if any(asked[r] > self.cluster_left[k] for k, r in enumerate(self.cluster)):

@@ -33,10 +33,12 @@ from alloc.solving.placement.buddies import buddy_optimum
 from alloc.solving.placement.clock import Clock
 from alloc.solving.placement.companions import Companions
 from alloc.solving.placement.compiling import Problem, compile_state, read_counts
+from alloc.solving.placement.fragments_bound import counts_fragments, fragments_bound, planned_again
 from alloc.solving.placement.gang_search import (
     GangSearch,
     first_placements,
     fresh_placements,
+    only_places,
 )
 from alloc.solving.placement.incumbent import Incumbent
 from alloc.solving.placement.ranges import range_bound
@@ -161,8 +163,12 @@ class _Solve:
     def run(self) -> None:
         """Solve."""
         self._prove_by(self.best.sign * range_bound(self.instance, self.level), "recomputed")
+        # Of earlier levels, other bounds see nothing.
+        found = fragments_bound(self.problem, self.level, self.settings.held, self._left())
+        self._prove_by(found, "recomputed")
         ranged = self.bound
         self._start()
+        self._plan_hosts()
         self._pack_buddies()
         if self.proved:
             return
@@ -186,12 +192,12 @@ class _Solve:
     def _start(self) -> None:
         """Find a first placement, and see how long it takes to check one."""
         self.best.offer(self.warm_start)
-        for counts in first_placements(self.problem, self.level):
+        for counts in first_placements(self.problem, self.level, self.settings.held):
             before = self._left()
             self.best.offer_counts(counts)
             self._keep_time(before - self._left())
-            if self.best.counts is not None and self._left() <= 0:
-                break
+            if self.best.counts is not None and (only_places(self.level) or self._left() <= 0):
+                break  # they come with the most placed first
         if self.best.counts is None and not self.problem.tied:
             # Hosts that start over-full: relieve them first.
             state = compile_state(self.problem, self.data.initial, [self.level])
@@ -209,6 +215,15 @@ class _Solve:
         limit_s = self.time_limit_s
         kept_s = min(max(_CHECKS * checked_s, _KEPT_SHARE * limit_s), _MAX_KEPT * limit_s)
         self.settings = replace(self.settings, time_limit_s=limit_s - kept_s)
+
+    def _plan_hosts(self) -> None:
+        """Put jobs down along a plan of the hosts, for as long as that helps."""
+        while counts_fragments(self.level) and self.best.counts is not None and self._left() > 0:
+            held = self.settings.held
+            counts = planned_again(self.problem, self.best.counts, held, self._left())
+            if counts is None or not self.best.offer_counts(counts):
+                return
+            self._say("hosts as planned")
 
     def _pack_buddies(self) -> None:
         """Take first-fit decreasing where it is optimal."""
@@ -231,6 +246,7 @@ class _Solve:
             self.level,
             self._left(),
             self.report,
+            known=self.best.sign * self.best.cost,
             workers=self.settings.workers,
             seed=self.settings.seed,
         )

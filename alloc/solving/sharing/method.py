@@ -126,7 +126,16 @@ def solve_sharing(
         sharper = min(bound, claimed) if sense_of(objective) == "max" else max(bound, claimed)
         if sharper != bound:
             bound, proof = sharper, proof_of_claim
-    if values is not None:
+    polished = False
+    if values is not None and data.is_exact and best.allocation is None:
+        # Where counts are the problem itself, only the last of them need be dealt out.
+        model = array_model(data, columns, objective, all_run=all_run)
+        best.value = float(np.rint(values) @ model.cost) + model.offset
+        if is_within(best.value, bound, OPTIMALITY_GAP):
+            chosen = np.rint(values[: len(data.options)])
+            _polish(instance, objective, best, chosen, settings, report)
+        polished = best.allocation is not None
+    if values is not None and not polished:
         best.offer(_dealt(data, columns, values, report))
     if not _is_optimal(best, bound):
         best.offer(_greedy(instance, best.allocation))
@@ -138,7 +147,7 @@ def solve_sharing(
             return _infeasible(instance, objective, settings)
     if best.allocation is not None and not _is_optimal(best, bound):
         best.offer(improve(instance, objective, best.allocation, bound, settings, report))
-    if values is not None and data.is_exact and _is_optimal(best, bound):
+    if values is not None and data.is_exact and _is_optimal(best, bound) and not polished:
         chosen = np.rint(values[: len(data.options)])
         _polish(instance, objective, best, chosen, settings, report)
     if best.allocation is None:
@@ -333,8 +342,10 @@ def _polish(
     settings: Settings,
     report: Callable[[str], None],
 ) -> None:
-    """Among the optima, seek the fewest GPUs and then the fewest reconfigurations."""
-    assert best.allocation is not None
+    """Among the optima, seek the fewest GPUs and then the fewest reconfigurations.
+
+    What is found is the best; its value must be that of `best`, whose allocation may be missing.
+    """
     cut_now = any(task.starts for a in instance.running for task in a.tasks)
     held = {objective: best.value}
     # Weights all of their own leave hardly a choice of jobs; without it the search is short.

@@ -2,7 +2,7 @@
 
 import pytest
 
-from benchmarks.alternatives import round_milp
+from benchmarks.alternatives import event_loop, gang_placement, mig_patterns, ratios, round_milp
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -11,3 +11,25 @@ def test_a_round_has_one_optimum(seed):
     assert round_milp.by_alloc(instance) == pytest.approx(
         round_milp.by_milp(instance), rel=2 * round_milp.GAP
     )
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_mig_patterns_and_alloc_place_the_same_weight(own):
+    row = mig_patterns.compare(320, [5], own=own)
+    assert row.size == 320
+    assert row.ratio > 0
+
+
+@pytest.mark.parametrize("hosts", [False, True])
+def test_a_heap_and_the_simulator_wait_alike(hosts):
+    assert event_loop.compare(300, [3], hosts=hosts).ratio > 0
+
+
+def test_growth_is_read_off_three_sizes():
+    assert ratios.exponent([10, 20, 40], [0.1, 0.4, 1.6]) == pytest.approx(2.0)
+
+
+def test_the_first_placement_is_timed_and_kept():
+    instance = gang_placement.made(16, 1)
+    assert gang_placement.first_placement_s(instance) > 0
+    assert all(verdict.holds for verdict in gang_placement.compare(16, 20.0, 1))

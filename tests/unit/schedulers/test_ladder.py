@@ -5,7 +5,8 @@ from __future__ import annotations
 from alloc.problems.allocation.instance import Instance
 from alloc.problems.allocation.solution import Assignment
 from alloc.schedulers import JobView, make_scheduler
-from alloc.schedulers.ladder import GangLadder, LadderCache, TaskLadder, gang_ladder, ladder_of
+from alloc.schedulers.ladder import GangLadder, TaskLadder, gang_ladder, ladder_of
+from alloc.schedulers.memory import Memory
 from alloc.simulation import simulate
 from alloc.topology import Host, HostType, Topology, flat_cluster
 from alloc.workload import Configuration, Job, TaskGroup, rigid_gang
@@ -83,12 +84,12 @@ def test_bound_job_has_one_level() -> None:
 
 def test_jobs_of_one_kind_share_a_ladder() -> None:
     """A table of hundreds of configurations is read once, not once a job."""
-    cache = LadderCache()
+    cache = Memory()
     first = view(pair(1, 1), pair(2, 2))
     second = JobView("b", 0.0, first.configurations, 1.0, None, None)
-    assert cache.get(first, HOSTS) is cache.get(second, HOSTS)
+    assert cache.ladder(first, HOSTS) is cache.ladder(second, HOSTS)
     cache.clear()
-    assert isinstance(cache.get(first, HOSTS), TaskLadder)
+    assert isinstance(cache.ladder(first, HOSTS), TaskLadder)
 
 
 def test_nobody_starves_where_the_rule_starts_nothing() -> None:

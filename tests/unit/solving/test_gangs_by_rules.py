@@ -1,0 +1,118 @@
+"""Gangs put down by rules and along plans, and the bound on fragmentation."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+import alloc
+from alloc.models.placement.data import PlacementData
+from alloc.objectives import objective, parse_goal
+from alloc.objectives.goals import Held
+from alloc.problems.allocation.instance import Instance, Moves
+from alloc.solving.placement.compiling import Problem
+from alloc.solving.placement.fragments_bound import fragments_bound, planned_again
+from alloc.solving.placement.gang_search import waiting_jobs
+from alloc.solving.placement.gangs import Gangs
+from alloc.solving.placement.greedy import RULES, put_down_by
+from benchmarks.alternatives import gang_placement
+from tests.helpers.placement_brute_force import MOST, feasible, options
+from tests.helpers.placement_oracle import random_instance
+
+GPUS, FRAGMENTS = parse_goal("gpus_placed then fragmentation").levels
+
+
+def small(seed: int) -> Instance:
+    """Return a random cluster small enough to look at every placement."""
+    rng = np.random.default_rng(seed)
+    while True:
+        instance = random_instance(rng, (None, Moves(budget=0), Moves(evict=True)))
+        few = math.prod(len(options(instance, job)) for job in instance.jobs) <= MOST // 100
+        if few and any(True for _ in feasible(instance)):
+            return instance
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_whatever_a_rule_puts_down_stands(seed: int) -> None:
+    """Every rule keeps what runs and breaks no rule of placement."""
+    instance = small(seed)
+    problem = Problem(PlacementData.of(instance))
+    before = Gangs(problem, problem.data.initial)
+    for rule in RULES:
+        gangs = before.copy()
+        put_down_by(gangs, waiting_jobs(problem, before, by_size=True), rule)
+        allocation = problem.data.allocation(gangs.counts())
+        assert {*before.placed} <= {*gangs.placed}
+        if not alloc.verify(instance, problem.data.allocation(before.counts())):
+            assert not alloc.verify(instance, allocation)
+        # Nobody is left out who would find room beside the others.
+        for job in waiting_jobs(problem, gangs, by_size=False):
+            single = len(problem.instance.jobs[job].configurations[0].tasks) == 1
+            assert not (single and gangs.copy().insert(job))
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_no_placement_passes_the_bound_on_fragments(seed: int) -> None:
+    """Beside the most GPUs that can be placed, the bound is below every placement there is."""
+    instance = small(seed)
+    problem = Problem(PlacementData.of(instance))
+    every = list(feasible(instance))
+    most = max(objective("gpus_placed").evaluate(instance, a) for a in every)
+    for held in ((), (Held(GPUS, most),)):
+        left = [
+            objective("fragmentation").evaluate(instance, a)
+            for a in every
+            if not held or objective("gpus_placed").evaluate(instance, a) >= most
+        ]
+        bound = fragments_bound(problem, FRAGMENTS, held, 60.0)
+        assert 0.0 <= bound <= min(left) + 1e-9
+
+
+def test_the_bound_is_reached_where_nothing_ties_gangs_to_racks() -> None:
+    """On 60 hosts without racks the solve proves what is left over at once."""
+    made = gang_placement.made(60, 3)
+    free = made.replace(
+        jobs=tuple(job.replace(placement=alloc.PlacementRules()) for job in made.jobs)
+    )
+    result = alloc.solve(
+        free, "placement", objective=gang_placement.GOAL, limits=alloc.Limits(seconds=60.0)
+    )
+    assert result.certificate.bound is not None
+    assert result.certificate.bound > 0
+    assert result.certificate.gap is not None
+    assert result.certificate.gap <= 0.05
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_plan_loses_no_gang(seed: int) -> None:
+    """Along a plan of the hosts as many GPUs are placed as before, and no rule is broken."""
+    instance = gang_placement.made(48, seed)
+    problem = Problem(PlacementData.of(instance))
+    gangs = Gangs(problem, problem.data.initial)
+    put_down_by(gangs, waiting_jobs(problem, gangs, by_size=True), ("best_fit", "fullest"))
+    before = problem.data.allocation(gangs.counts())
+    placed = objective("gpus_placed").evaluate(instance, before)
+    counts = planned_again(problem, gangs.counts(), (Held(GPUS, placed),), 60.0)
+    assert counts is not None
+    after = problem.data.allocation(counts)
+    assert not alloc.verify(instance, after)
+    assert objective("gpus_placed").evaluate(instance, after) >= placed
+    assert objective("fragmentation").evaluate(instance, after) <= (
+        objective("fragmentation").evaluate(instance, before) + 1e-9
+    )
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_solve_is_never_worse_than_the_rules_of_schedulers(seed: int) -> None:
+    """First fit, best fit and FGD place no more GPUs, nor lose fewer of the rest."""
+    instance = gang_placement.made(32, seed)
+    result = alloc.solve(
+        instance, "placement", objective=gang_placement.GOAL, limits=alloc.Limits(seconds=60.0)
+    )
+    ours = gang_placement.value(instance, result.require_solution())
+    for rule in gang_placement.RULES.values():
+        theirs = gang_placement.by_rule(instance, rule)
+        assert not alloc.verify(instance, theirs)
+        assert ours <= gang_placement.value(instance, theirs)
