@@ -22,7 +22,7 @@ from alloc.models.malleable.profiles import Profile
 from alloc.objectives import is_kept
 from alloc.objectives import objective as objective_of
 from alloc.problems.allocation.solution import Schedule, Solution
-from alloc.solving.malleable.column_generation import Relaxation, bound_states, generate_columns
+from alloc.solving.malleable.column_generation import Relaxation, generate_columns, grid_steps
 from alloc.solving.malleable.enumeration import enumerate_profiles
 from alloc.solving.malleable.improvement import Improver, Plan, guided_plans
 from alloc.solving.malleable.insertion import Builder, serial_horizon, serving_orders, value_of
@@ -305,7 +305,7 @@ class Search:
             self.data,
             relaxation.prices,
             self.value - constant + sold,
-            num_states=bound_states(self.data, len(relaxation.prices)),
+            num_states=grid_steps(self.data, len(relaxation.prices)),
             most=_MAX_PROFILES,
             stop=self.settings.time_is_up,
             job_costs=job_costs,
