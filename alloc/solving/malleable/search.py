@@ -31,8 +31,14 @@ from alloc.solving.malleable.quick_insertion import is_exact
 from alloc.solving.outcome import Progress, Settings
 from alloc.verification import verify
 
-_MAX_PROFILES = 120_000
-_FEW_PROFILES = 4_000
+_MAX_PROFILES = 20_000
+"""Profiles that a proof lists at most: HiGHS takes minutes to choose among more."""
+_FIRST_PROFILES, _MORE_PROFILES = 250, 4
+"""Profiles that are chosen among first, some hundredths of a second, and how many times more next."""
+_CHOICE_SHARE = 0.2
+"""Share of the time left for a choice after which others come."""
+_MAX_AIMS, _NEARER = 4, 4.0
+"""How often a proof aims nearer to the bound, and how many times nearer."""
 _FIRST_SHARE, _GUIDED_SHARE = 0.3, 0.3
 """Shares of the time left after which the first schedule, and those guided by prices, hurry."""
 _MAX_ASKED = 1_000_000
@@ -163,20 +169,20 @@ class Search:
         improver.integer_master(0.3 * self.settings.seconds_left())
         self._adopt(improver)
         self.report(f"integer master: {self.value:.4f}, gap {self.gap:.3%}")
-        # Short searches and attempts at the proof in turn: each makes the other cheaper.
-        share = 0.05
         if any(job.restart_cost_s > 0 for job in self.data.instance.jobs):
             # Better profiles are not better schedules here; leave the time to the exact program.
             return
+        # Attempts at the proof and short searches in turn: each makes the other cheaper.
+        share = 0.05
         while self.gap > OPTIMALITY_GAP and not self.settings.time_is_up():
+            if self._prove(relaxation) or share >= 1.0:
+                break
+            improver.adopt(self.plan)
+            improver.target = self.bound * (1 + OPTIMALITY_GAP)
             try:
                 improver.search(share * self.settings.seconds_left(), self.report)
             finally:  # also at Ctrl-C
                 self._adopt(improver)
-            if self._prove(relaxation):
-                break
-            if share >= 1.0:
-                break
             share = min(2 * share, 1.0)
 
     def schedule(self) -> Schedule | None:
@@ -298,45 +304,73 @@ class Search:
         return math.ceil(1.1 * last) + 3
 
     def _prove(self, relaxation: Relaxation) -> bool:
-        """Try to prove the incumbent, or find the optimum, by enumerating profiles."""
+        """Try to prove the incumbent, or find the optimum, by enumerating profiles.
+
+        Those of least excess come first, alone: they often hold a better schedule, after which
+        fewer are left. Each choice among the first of them proves what lies below the excess of
+        the next.
+        """
+        listed = self._listed(relaxation)
+        if listed is None:
+            return False
+        columns, excess, base, reach = listed
+        few = _FIRST_PROFILES
+        while self.gap > OPTIMALITY_GAP and not self.settings.time_is_up():
+            left = int(np.searchsorted(excess, self.value - base, side="right"))
+            columns, excess = columns[:left], excess[:left]
+            last = few >= left
+            share = 1.0 if last and reach >= self.value else _CHOICE_SHARE
+            raw = self._choose(columns[:few], share * self.settings.seconds_left(), prove=last)
+            if raw.status == "infeasible":
+                # It is not, for the incumbent is among the columns: nothing is proved.
+                return False
+            beyond = reach if last else min(reach, base + float(excess[few]))
+            # Schedules outside the enumerated profiles are no better than the incumbent was.
+            proved = min(raw.bound, self.value, beyond)
+            if proved > self.bound:
+                self.bound, self.bound_proof = proved, raw.bound_proof
+            if last or raw.status != "optimal":
+                break
+            few *= _MORE_PROFILES
+        return self.gap <= OPTIMALITY_GAP
+
+    def _listed(self, relaxation: Relaxation) -> tuple[list[Column], Array, float, float] | None:
+        """Return the profiles of all schedules below a value, by excess, and how far that reaches.
+
+        The excess of a profile is what it costs its job above the cheapest; a schedule costs at
+        least the base, the third value, plus the excess of any of its profiles. The fourth is the
+        value: that of the incumbent, or one nearer to the bound where too many profiles are below.
+        """
         job_costs, constant = relaxation.relaxed(self.data)
-        sold = float((relaxation.prices @ self.data.rows.capacity).sum())
-        profiles = enumerate_profiles(
-            self.data,
-            relaxation.prices,
-            self.value - constant + sold,
-            num_states=grid_steps(self.data, len(relaxation.prices)),
-            most=_MAX_PROFILES,
-            stop=self.settings.time_is_up,
-            job_costs=job_costs,
-        )
+        constant -= float((relaxation.prices @ self.data.rows.capacity).sum())
+        reach, profiles = self.value, None
+        for _ in range(_MAX_AIMS):
+            profiles = enumerate_profiles(
+                self.data,
+                relaxation.prices,
+                reach - constant,
+                num_states=grid_steps(self.data, len(relaxation.prices)),
+                most=_MAX_PROFILES,
+                stop=self.settings.time_is_up,
+                job_costs=job_costs,
+            )
+            if profiles is not None or self.settings.time_is_up():
+                break
+            reach = relaxation.bound + (reach - relaxation.bound) / _NEARER
         if profiles is None:
-            return False
+            return None
         columns = [make_column(self.data, j, p) for j, own in enumerate(profiles) for p in own]
-        self.report(f"{len(columns)} profiles may be in a schedule below {self.value:.4f}")
-        if len(columns) > _FEW_PROFILES:
-            # The cheapest of them alone often hold a better schedule, and then fewer are left.
-            before = self.value
-            prices = relaxation.prices.ravel()
-            reduced = [
-                job_costs.of(c.job, c.profile.completion) + prices[c.rows] @ c.use for c in columns
-            ]
-            cheapest = np.zeros(self.data.num_jobs) + math.inf
-            np.minimum.at(cheapest, [c.job for c in columns], reduced)
-            excess = np.array(reduced) - cheapest[[c.job for c in columns]]
-            few = np.argsort(excess, kind="stable")[:_FEW_PROFILES]
-            self._choose([columns[i] for i in few], 0.1 * self.settings.seconds_left())
-            if self.value < before - 1e-9:
-                return self._prove(relaxation)
-        raw = self._choose(columns, self.settings.seconds_left(), prove=True)
-        if raw.status == "infeasible":
-            # It is not, for the incumbent is among the columns: nothing is proved.
-            return False
-        # Schedules outside the enumerated profiles are no better than the incumbent was.
-        proved = min(raw.bound, self.value)
-        if proved > self.bound:
-            self.bound, self.bound_proof = proved, raw.bound_proof
-        return raw.status == "optimal"
+        self.report(f"{len(columns)} profiles may be in a schedule below {reach:.4f}")
+        prices, job = relaxation.prices.ravel(), np.array([c.job for c in columns], dtype=np.int64)
+        cost = np.array(
+            [job_costs.of(c.job, c.profile.completion) + prices[c.rows] @ c.use for c in columns]
+        )
+        cheapest = np.full(self.data.num_jobs, np.inf)
+        np.minimum.at(cheapest, job, cost)
+        excess = cost - cheapest[job]
+        order = np.argsort(excess, kind="stable")
+        base = float(cheapest.sum()) + constant
+        return [columns[i] for i in order], excess[order], base, reach
 
     def _choose(self, columns: list[Column], seconds: float, *, prove: bool = False) -> RawResult:
         """Choose the best schedule among columns and the incumbent's; return what is proved."""
