@@ -73,12 +73,11 @@ def cheapest_profiles(
     least = pricing.costs(solved)
     costs: Array = np.full(data.num_jobs, np.inf)
     profiles: list[Profile | None] = [None] * data.num_jobs
-    exact = pricing.profiles(solved)
     for (_, jobs), programs in zip(pricing.groups, solved, strict=True):
         if programs[0].program.counted:
-            for j in jobs:
-                profiles[j] = exact[j]
-                costs[j] = np.inf if exact[j] is None else least[j]
+            for j, profile in zip(jobs.tolist(), pricing.profiles_of(jobs, programs), strict=True):
+                profiles[j] = profile
+                costs[j] = np.inf if profile is None else least[j]
             continue
         base = np.array([pricing.job_costs.of(j, int(data.release[j])) for j in jobs])
         price = np.ascontiguousarray(prices @ programs[0].program.table.use.T)

@@ -406,14 +406,14 @@ class Pricing:
                 costs[j] = own + self.job_costs.of(j, release)
         return costs
 
-    def profiles(self, solved: list[list[Solved]]) -> list[Profile | None]:
-        """Return each job's cheapest profile."""
-        found: list[Profile | None] = [None] * self.data.num_jobs
-        for (_, jobs), programs in zip(self.groups, solved, strict=True):
-            for j in jobs:
-                release, work = int(self.data.release[j]), float(self.data.work[j])
-                started = bool(self.data.started[j])
-                costs = [p.cost(release, work, started) for p in programs]
-                best = programs[int(np.argmin(costs))]
-                found[j] = best.profile(release, work, started)
+    def profiles_of(
+        self, jobs: npt.NDArray[np.int64], programs: list[Solved]
+    ) -> list[Profile | None]:
+        """Return the cheapest profiles of the jobs of a group, by the grid of their programs."""
+        found = []
+        for j in jobs:
+            release, work = int(self.data.release[j]), float(self.data.work[j])
+            started = bool(self.data.started[j])
+            costs = [p.cost(release, work, started) for p in programs]
+            found.append(programs[int(np.argmin(costs))].profile(release, work, started))
         return found

@@ -19,7 +19,7 @@ from alloc.errors import OutOfTime
 from alloc.formulation import Array
 from alloc.models.malleable.costs import JobCosts, Multipliers
 from alloc.models.malleable.data import SlotData
-from alloc.models.malleable.labels import cheapest_profiles, lagrangian_bound
+from alloc.models.malleable.labels import WIDTH, cheapest_profiles, lagrangian_bound
 from alloc.models.malleable.profiles import Pricing
 from alloc.solving.malleable.ascent import ascend
 from alloc.solving.malleable.counted import CountedPricing
@@ -28,10 +28,15 @@ from alloc.solving.outcome import Settings
 
 _SMOOTHING = 0.6
 _CONVERGED = 1e-6
-_PRICING_CELLS = 10**6
+_CELLS_A_JOB = 50_000
 _BOUND_CELLS = 10**8
-"""Sizes of the dynamic programs (slots x configurations x grid steps), some hundredths of a second
-and a second of numpy: the finer the grid, the fewer labels there are to follow."""
+"""Sizes of the dynamic programs (slots x configurations x grid steps), about as long as following
+the labels takes, and a second: the finer the grid, the fewer labels there are."""
+_CLOSE, _SHRUNK, _MAX_STALLED = 3e-4, 0.9, 3
+"""A gap of the master that is left alone, once some iterations in a row did not shrink it to a
+share: the time goes to schedules, which are farther away."""
+_FAR = 0.05
+"""Gap of the master from which on prices are rough: then any cheap profile will do."""
 _MIN_STATES = 400
 """Least grid steps: on a coarser grid the labels take longer than the programs."""
 _BOUND_SHARE = 0.1
@@ -89,9 +94,10 @@ class Relaxation:
         return np.asarray(mean / share)
 
 
-def grid_steps(data: SlotData, num_slots: int, cells: int = _PRICING_CELLS) -> int:
+def grid_steps(data: SlotData, num_slots: int, cells: int | None = None) -> int:
     """Return the grid steps that a number of dynamic programming cells affords."""
     configurations = sum(len(table.rate) for table in data.tables)
+    cells = _CELLS_A_JOB * data.num_jobs if cells is None else cells
     return int(np.clip(cells // (num_slots * configurations), _MIN_STATES, 20000))
 
 
@@ -140,12 +146,12 @@ def generate_columns(
     master = Master(data, num_slots, penalty=10.0 * num_slots)
     master.add(first_columns)
     whole, settings = settings, settings.within(seconds)
-    pricing = Pricing(data, grid_steps(data, num_slots, _PRICING_CELLS), settings.time_is_up)
+    pricing = Pricing(data, grid_steps(data, num_slots), settings.time_is_up)
     target, states = data.target, pricing.num_states
     multipliers = best_multipliers = target.nothing()
     constant = 0.0
     best, lost, best_prices = -np.inf, 0.0, np.zeros((num_slots, len(data.rows.names)))
-    smoothing, iteration, converged = 0.0, 0, False
+    smoothing, iteration, stalled, gap, converged = 0.0, 0, 0, np.inf, False
     # What is known before the first master: the first columns, at no prices.
     value, prices, z = np.inf, best_prices, np.ones(len(master.columns))
     while True:
@@ -157,7 +163,8 @@ def generate_columns(
                 costs, constant = target.relaxed(at)
                 pricing = Pricing(data, states, settings.time_is_up, costs)
             solved = pricing.solve(query, "lower")
-            found = cheapest_profiles(pricing, solved, query)
+            far = value - best > _FAR * abs(value)
+            found = cheapest_profiles(pricing, solved, query, 1 if far else WIDTH)
         except OutOfTime:
             break
         paid = constant - float((query @ data.rows.capacity).sum())
@@ -176,7 +183,9 @@ def generate_columns(
         if value - best <= _CONVERGED * abs(value) or (not added and smoothing == 0.0):
             converged = True
             break
-        if settings.time_is_up():
+        shrunk = value - best < _SHRUNK * gap
+        gap, stalled = value - best, 0 if shrunk else stalled + 1
+        if settings.time_is_up() or (stalled > _MAX_STALLED and gap <= _CLOSE * abs(value)):
             break
         # A smoothed query that finds nothing new is followed by one at the master's own prices.
         smoothing = _SMOOTHING if added else 0.0

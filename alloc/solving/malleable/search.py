@@ -28,6 +28,7 @@ from alloc.solving.malleable.improvement import Improver, Plan, guided_plans
 from alloc.solving.malleable.insertion import Builder, serial_horizon, serving_orders, value_of
 from alloc.solving.malleable.master import Column, make_column, solve_integer_master
 from alloc.solving.malleable.quick_insertion import is_exact
+from alloc.solving.malleable.slot_rules import POWERS, applies, plan_by_rule
 from alloc.solving.outcome import Progress, Settings
 from alloc.verification import verify
 
@@ -92,6 +93,7 @@ class Search:
         self.infeasible = False
         self.prices: Array | None = None
         self.multipliers: Multipliers | None = None
+        self._first_columns: list[Column] = []
         self._placed: tuple[Plan, Schedule] | None = None
 
     @property
@@ -118,7 +120,7 @@ class Search:
         self.schedule()
         placing_s = began - self.settings.seconds_left()
         self.settings = self.settings.within(self.settings.seconds_left() - placing_s)
-        if self.settings.time_is_up():
+        if self.gap <= OPTIMALITY_GAP or self.settings.time_is_up():
             return
         self.num_slots = self._num_slots()
         while True:
@@ -151,7 +153,7 @@ class Search:
         relaxation = generate_columns(
             self.data,
             num_slots,
-            list(self.plan.values()),
+            [*self.plan.values(), *self._first_columns],
             self.settings,
             0.5 * self.settings.seconds_left(),
             self.report,
@@ -279,7 +281,17 @@ class Search:
             if num_slots >= most:
                 break
             num_slots = min(2 * num_slots, most)
+        plans += self._by_rules(most)
+        self._first_columns = [column for plan in plans for column in plan.values()]
         return min(plans, key=lambda plan: value_of(data, plan)) if plans else None
+
+    def _by_rules(self, num_slots: int) -> list[Plan]:
+        """Return the schedules of the rules that decide slot by slot, as far as there is time."""
+        if not applies(self.data):
+            return []
+        hurry = self.settings.within(_FIRST_SHARE * self.settings.seconds_left())
+        found = [plan_by_rule(self.data, p, num_slots, hurry.time_is_up) for p in POWERS]
+        return [p for p in found if p is not None and math.isfinite(value_of(self.data, p))]
 
     def _inserted(
         self, builder: Builder, orders: Sequence[Index], hurry: Callable[[], bool]
