@@ -165,6 +165,7 @@ class Search:
         guided = self.settings.within(_GUIDED_SHARE * self.settings.seconds_left())
         for plan in guided_plans(self.data, builder, relaxation, guided):
             improver.adopt(plan)
+            self._adopt(improver)
         self._adopt(improver)
         self.report(f"price-guided insertion: {self.value:.4f}, bound {self.bound:.4f}")
         improver.target = self.bound * (1 + OPTIMALITY_GAP)
@@ -322,29 +323,40 @@ class Search:
         fewer are left. Each choice among the first of them proves what lies below the excess of
         the next.
         """
-        listed = self._listed(relaxation)
-        if listed is None:
-            return False
-        columns, excess, base, reach = listed
+        while (listed := self._listed(relaxation)) is not None:
+            columns, excess, base, reach = listed
+            self._choose_first(columns, excess, base, reach)
+            # Below a value that was aimed at there is nothing more; what is left lies above it.
+            if self.gap <= OPTIMALITY_GAP or self.bound < reach or self.settings.time_is_up():
+                break
+        return self.gap <= OPTIMALITY_GAP
+
+    def _choose_first(
+        self, columns: list[Column], excess: Array, base: float, reach: float
+    ) -> None:
+        """Choose among the first of listed profiles, then among more, until all below are."""
         few = _FIRST_PROFILES
         while self.gap > OPTIMALITY_GAP and not self.settings.time_is_up():
             left = int(np.searchsorted(excess, self.value - base, side="right"))
             columns, excess = columns[:left], excess[:left]
+            while few < left and base + excess[few] <= self.bound:
+                few *= _MORE_PROFILES
             last = few >= left
             share = 1.0 if last and reach >= self.value else _CHOICE_SHARE
+            before = self.value
             raw = self._choose(columns[:few], share * self.settings.seconds_left(), prove=last)
             if raw.status == "infeasible":
                 # It is not, for the incumbent is among the columns: nothing is proved.
-                return False
+                return
             beyond = reach if last else min(reach, base + float(excess[few]))
             # Schedules outside the enumerated profiles are no better than the incumbent was.
             proved = min(raw.bound, self.value, beyond)
             if proved > self.bound:
                 self.bound, self.bound_proof = proved, raw.bound_proof
             if last or raw.status != "optimal":
-                break
-            few *= _MORE_PROFILES
-        return self.gap <= OPTIMALITY_GAP
+                return
+            # What the first hold no better schedule of, all of them rarely do.
+            few = few * _MORE_PROFILES if self.value < before else left
 
     def _listed(self, relaxation: Relaxation) -> tuple[list[Column], Array, float, float] | None:
         """Return the profiles of all schedules below a value, by excess, and how far that reaches.
