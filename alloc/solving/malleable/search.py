@@ -94,6 +94,8 @@ class Search:
         self.prices: Array | None = None
         self.multipliers: Multipliers | None = None
         self._first_columns: list[Column] = []
+        self._too_many = math.inf
+        """Value below which there are too many profiles to list, by the prices of now."""
         self._placed: tuple[Plan, Schedule] | None = None
 
     @property
@@ -160,6 +162,7 @@ class Search:
         )
         self.bound = max(self.bound, min(relaxation.bound, self.value))
         self.prices, self.multipliers = relaxation.prices, relaxation.multipliers
+        self._too_many = math.inf
         builder = Builder(self.data, num_slots)
         improver = Improver(self.data, builder, relaxation, self.plan, self.settings)
         guided = self.settings.within(_GUIDED_SHARE * self.settings.seconds_left())
@@ -369,6 +372,8 @@ class Search:
         constant -= float((relaxation.prices @ self.data.rows.capacity).sum())
         reach, profiles = self.value, None
         for _ in range(_MAX_AIMS):
+            if reach >= self._too_many or self.settings.time_is_up():
+                break
             profiles = enumerate_profiles(
                 self.data,
                 relaxation.prices,
@@ -378,8 +383,9 @@ class Search:
                 stop=self.settings.time_is_up,
                 job_costs=job_costs,
             )
-            if profiles is not None or self.settings.time_is_up():
+            if profiles is not None:
                 break
+            self._too_many = reach
             reach = relaxation.bound + (reach - relaxation.bound) / _NEARER
         if profiles is None:
             return None
