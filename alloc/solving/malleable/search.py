@@ -272,6 +272,7 @@ class Search:
         plans = [plan for plan in plans if math.isfinite(value_of(data, plan))]
         orders = serving_orders(data)
         most = serial_horizon(data)
+        plans += self._by_rules(most)
         num_slots = min(most, int(data.release.max() + 4 * np.ceil(data.shortest.max())) + 8)
         while not plans:
             builder = Builder(data, num_slots)
@@ -285,7 +286,6 @@ class Search:
             if num_slots >= most:
                 break
             num_slots = min(2 * num_slots, most)
-        plans += self._by_rules(most)
         self._first_columns = [column for plan in plans for column in plan.values()]
         return min(plans, key=lambda plan: value_of(data, plan)) if plans else None
 

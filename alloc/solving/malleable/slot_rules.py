@@ -163,8 +163,14 @@ class _Tables:
                 return chosen
             gain = (worth - has[:, None]) / np.maximum(dominant - part[:, None], 1e-9)
             gain[~fits] = -np.inf
-            j, c = np.unravel_index(int(gain.argmax()), gain.shape)
-            room = room - more[j, c]
+            best = gain.argmax(axis=1)
+            order = np.argsort(-gain[own, best], kind="stable")
+            order = order[np.isfinite(gain[own, best][order])]
+            taken = np.cumsum(more[order, best[order]], axis=0)
+            # Alike jobs gain alike: as many as fit together at once.
+            count = max(int((taken <= room + _ROOM).all(axis=1).cumprod().sum()), 1)
+            j, c = order[:count], best[order[:count]]
+            room = room - taken[count - 1]
             held[j], has[j], part[j], chosen[j] = use[j, c], worth[j, c], dominant[j, c], c
 
     def _fits(self, total: Array) -> bool:
