@@ -1,6 +1,6 @@
 """The program: its commands, and what holds for all of them."""
 
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import typer
 
@@ -68,7 +68,8 @@ _COMMANDS = {
         ),
         "what-if": (
             "what_if:what_if_command",
-            "Change a plan or a cluster and compare with the base: what if a rack is lost, a job comes?",
+            "Change a plan or a cluster and compare with the base: what if a rack is lost, a job "
+            "comes?",
         ),
         "forecast": (
             "forecasting:forecast_command",
@@ -80,7 +81,8 @@ _COMMANDS = {
         ),
         "size-inference": (
             "sizing:size_inference_command",
-            "Find the cheapest replicas that serve every request within its latency goals, with a proof.",
+            "Find the cheapest replicas that serve every request within its latency goals, with a "
+            "proof.",
         ),
         "plan-quotas": (
             "sizing:plan_quotas_command",
@@ -109,7 +111,7 @@ _COMMANDS = {
 class Program(LazyGroup):
     """The root command."""
 
-    entries = {
+    entries: ClassVar = {
         name: Entry(where, text, panel, "planning_template:PlanCommand" if name == "plan" else None)
         for panel, commands in _COMMANDS.items()
         for name, (where, text) in commands.items()

@@ -1,9 +1,8 @@
 """Commands that are loaded when they are asked for: the help of all of them loads none."""
 
-from collections.abc import ItemsView, ValuesView
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any
+from typing import Any, ClassVar
 
 import typer
 from typer.core import TyperCommand
@@ -70,13 +69,15 @@ class LazyCommands(dict[str, Any]):
 
     def get(self, name: str, default: Any = None) -> Any:
         """Return a command, or the default if there is none of that name."""
-        return self[name] if name in self else default
+        if name not in self:
+            return default
+        return self[name]
 
-    def items(self) -> ItemsView[str, Any]:
+    def items(self) -> Any:
         """Return all names and commands."""
         return {name: self[name] for name in self}.items()
 
-    def values(self) -> ValuesView[Any]:
+    def values(self) -> Any:
         """Return all commands."""
         return {name: self[name] for name in self}.values()
 
@@ -84,7 +85,7 @@ class LazyCommands(dict[str, Any]):
 class LazyGroup(ErrorHandlingGroup):
     """The program; a subclass says in `entries` which commands there are."""
 
-    entries: dict[str, Entry]
+    entries: ClassVar[dict[str, Entry]]
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)

@@ -2,12 +2,12 @@
 
 The programs of `alloc.models.malleable.profiles` round the work left to a grid, and what rounding
 loses adds up over the slots. A label is a job that has run so far in some way, with the exact work
-left and the exact cost until now. In every slot each label runs in every configuration or waits; the
-value of the ``lower`` program at its state bounds what it can still become. Labels that cannot become
-cheaper than a complete profile are dropped, as are those that have both more work left and a higher
-cost than another (label setting with dominance: Irnich, Desaulniers, "Shortest path problems with
-resource constraints", in Column Generation, 2005). Where more labels are left than a job may have,
-the least bound among those given up takes part in the bound: it holds whatever the width is.
+left and the exact cost until now. In every slot each label runs in every configuration or waits;
+the value of the ``lower`` program at its state bounds what it can still become. Labels that cannot
+become cheaper than a complete profile are dropped, as are those that have both more work left and a
+higher cost than another (label setting with dominance: Irnich, Desaulniers, "Shortest path problems
+with resource constraints", in Column Generation, 2005). Where more labels are left than a job may
+have, the least bound among those given up takes part in the bound: it holds whatever the width is.
 """
 
 from __future__ import annotations
@@ -247,9 +247,9 @@ def _follow(
         bounds = np.concatenate([bound[i, c], bound_waits[w]])
         kept = _undominated(labels, program.pausable)
         labels, bounds = labels.at(kept), bounds[kept]
-        kept = _best_of_each(labels.owner, bounds, width)
-        np.minimum.at(dropped, labels.owner[~kept], bounds[~kept])
-        labels = labels.at(kept)
+        few = _best_of_each(labels.owner, bounds, width)
+        np.minimum.at(dropped, labels.owner[~few], bounds[~few])
+        labels = labels.at(few)
     beyond = np.full(num_jobs, np.inf)
     late = start.at(start.release >= horizon)
     for own in (labels, late):

@@ -18,7 +18,7 @@ from alloc.models.malleable.data import Index, SlotData
 from alloc.models.malleable.grid import grid_of
 from alloc.models.malleable.host_insertion import insert_on_hosts
 from alloc.models.malleable.placing import place_plan, plan_of
-from alloc.models.malleable.profiles import Profile
+from alloc.models.malleable.profiles import Profile, never
 from alloc.objectives import is_kept
 from alloc.objectives import objective as objective_of
 from alloc.problems.allocation.solution import Schedule, Solution
@@ -35,7 +35,8 @@ from alloc.verification import verify
 _MAX_PROFILES = 20_000
 """Profiles that a proof lists at most: HiGHS takes minutes to choose among more."""
 _FIRST_PROFILES, _MORE_PROFILES = 250, 4
-"""Profiles that are chosen among first, some hundredths of a second, and how many times more next."""
+"""Profiles that are chosen among first, some hundredths of a second, and how many times more are
+next."""
 _CHOICE_SHARE = 0.2
 """Share of the time left for a choice after which others come."""
 _MAX_AIMS, _NEARER = 4, 4.0
@@ -290,12 +291,19 @@ class Search:
         return min(plans, key=lambda plan: value_of(data, plan)) if plans else None
 
     def _by_rules(self, num_slots: int) -> list[Plan]:
-        """Return the schedules of the rules that decide slot by slot, as far as there is time."""
+        """Return the schedules of the rules that decide slot by slot, as far as there is time.
+
+        The first of them whatever the time: it takes less than inserting the jobs does.
+        """
         if not applies(self.data):
             return []
         hurry = self.settings.within(_FIRST_SHARE * self.settings.seconds_left())
-        found = [plan_by_rule(self.data, p, num_slots, hurry.time_is_up) for p in POWERS]
-        return [p for p in found if p is not None and math.isfinite(value_of(self.data, p))]
+        found: list[Plan] = []
+        for power in POWERS:
+            plan = plan_by_rule(self.data, power, num_slots, hurry.time_is_up if found else never)
+            if plan is not None and math.isfinite(value_of(self.data, plan)):
+                found.append(plan)
+        return found
 
     def _inserted(
         self, builder: Builder, orders: Sequence[Index], hurry: Callable[[], bool]

@@ -31,10 +31,10 @@ _HALVINGS = 20
 """Of the multiplier in a slot: a millionth of the range is less than what rounding down loses."""
 _ALONE = 10.0
 """A job that waits counts as so many times slower than in its slowest configuration."""
-POWERS = (1.0, 0.0, -0.5, -1.0)
-"""Of the remaining time whose weighted sum a rule minimises: 1 is Optimus; 0 stands for the logarithm,
-which makes fair shares; below 0 what is nearly done comes first, and -1 gets the most done of the
-jobs, each by its work left."""
+POWERS = (-0.5, 0.0, -1.0, 1.0)
+"""Of the remaining time whose weighted sum a rule minimises, the one that is best under contention
+first: below 0 what is nearly done comes first, and -1 gets the most done of the jobs, each by its
+work left; 0 stands for the logarithm, which makes fair shares; 1 is Optimus."""
 
 
 def applies(data: SlotData) -> bool:
@@ -148,9 +148,7 @@ class _Tables:
         room = self.capacity - use[own, best][chosen != IDLE].sum(axis=0)
         return self._fill(chosen, worth, use, dominant, room)
 
-    def _fill(
-        self, chosen: Index, worth: Array, use: Array, dominant: Array, room: Array
-    ) -> Index:
+    def _fill(self, chosen: Index, worth: Array, use: Array, dominant: Array, room: Array) -> Index:
         """Give what is left to the jobs that gain the most from it for their share."""
         own = np.arange(len(chosen))
         held = np.where((chosen != IDLE)[:, None], use[own, chosen], 0.0)
