@@ -260,9 +260,10 @@ class Search:
             self.plan = improver.plan
 
     def _first_plan(self) -> Plan | None:
-        """Return the warm start if it is a whole schedule, else the first that insertion makes.
+        """Return the best of the warm start, if it is a whole schedule, and what the rules make.
 
-        Where more than weighted completions are asked for, the best of several orders.
+        Else the first that insertion makes; where more than weighted completions are asked for, the
+        best of several orders.
         """
         data = self.data
         plans: list[Plan] = []
