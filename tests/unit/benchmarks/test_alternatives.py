@@ -2,7 +2,15 @@
 
 import pytest
 
-from benchmarks.alternatives import event_loop, gang_placement, mig_patterns, ratios, round_milp
+from alloc.instances import load
+from benchmarks.alternatives import (
+    event_loop,
+    gang_placement,
+    malleable_milp,
+    mig_patterns,
+    ratios,
+    round_milp,
+)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -33,3 +41,12 @@ def test_the_first_placement_is_timed_and_kept():
     instance = gang_placement.made(16, 1)
     assert gang_placement.first_placement_s(instance) > 0
     assert all(verdict.holds for verdict in gang_placement.compare(16, 20.0, 1))
+
+
+@pytest.mark.parametrize("number", ["01", "04"])
+def test_a_malleable_instance_has_one_optimum(number):
+    instance = load(f"elastic-tiny/{number}")
+    value, num_slots = malleable_milp.by_alloc(instance)
+    assert malleable_milp.by_milp(instance, num_slots) == pytest.approx(
+        value, rel=2 * malleable_milp.GAP
+    )
