@@ -3,7 +3,8 @@
 1. The expected scenario alone gives a first point.
 2. The linear relaxation: the block master [3]_ is solved, and the blocks of some scenarios between
    its optimum and the best point so far (in-out separation [1]_); every dual solution becomes a cut
-   for all blocks.
+   for all blocks. With spare hosts, rows that tie jobs to open pools are added where it breaks them
+   (`alloc.solving.right_sizing.opening_rows`), and it is solved again.
 3. Dives: which pools are open is found by slope scaling [2]_ where spare hosts make opening cost
    something; numbers of hosts by a small integer program around the relaxation. Every candidate is
    valued by the blocks, so that what is returned is a plan and its true cost; and what its cuts say
