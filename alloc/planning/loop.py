@@ -128,11 +128,12 @@ def plan_and_replay(
 
     The first plan takes goals class by class, as the model does. In the second iteration load pays
     for the capacity that it requires in the pools of the plan before, and classes choose their
-    pools by that (`alloc.planning.buffers.priced`). Then they stay there, and the model keeps
-    capacity buffers: what the classes that share a pool require together by a queueing formula,
-    corrected by what the simulator measures in the pools of the plans, up or down. The answer is
-    the cheapest plan whose goals hold. Every iteration draws jobs of its own, and capacity is
-    measured by draws of before: no plan is judged by what it was made for.
+    pools by that (`alloc.planning.buffers.priced`). From several of these plans on they stay there,
+    and the model keeps capacity buffers: what the classes that share a pool require together by a
+    queueing formula, corrected by what the simulator measures in the pools of the plans, up or
+    down. The cheapest of these is replayed. The answer is the cheapest plan whose goals hold. Every
+    iteration draws jobs of its own, and capacity is measured by draws of before: no plan is judged
+    by what it was made for.
 
     Parameters
     ----------
