@@ -65,7 +65,7 @@ def plot_gaps(
     ax.set_ylim(len(order) - 0.4, -0.6)
     ax.set_xlim(0.0, 1.18 * max([*means, *ends, 1e-6]))
     ax.grid(False, axis="y")
-    ax.set_xlabel("above the certified bound (%)")
+    ax.set_xlabel("gap to the certified bound (%)")
     set_title(ax, title)
     return ax
 

@@ -45,6 +45,8 @@ class Metrics:
         Resumptions that cost a restart, and how many of them were on other hosts.
     num_late
         Jobs that completed after their deadline or the horizon.
+    num_promised_late
+        Those of them that may not be refused.
     deadlines_met
         Part of the jobs with a deadline that completed within it and the horizon, 0 to 1; NaN
         without such jobs.
@@ -69,6 +71,7 @@ class Metrics:
     restarts: int
     migrations: int
     num_late: int
+    num_promised_late: int
     deadlines_met: float
     value: float
     deadline_gpu_h: float
@@ -101,6 +104,7 @@ def metrics_of(result: SimulationResult) -> Metrics:
         restarts=result.restarts,
         migrations=result.migrations,
         num_late=len(result.late),
+        num_promised_late=sum(not instance.job(job).refusable for job in result.late),
         deadlines_met=len(met) / len(dated) if dated else math.nan,
         value=math.fsum(job.weight for job in met) if dated else math.nan,
         deadline_gpu_h=_gpu_h(result.schedule, dated) if dated else math.nan,
