@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -123,7 +123,7 @@ class ElasticFlow:
 
     def decide(self, state: ClusterState) -> Decision:
         """Return the decision at `state.now_s`."""
-        slot_s = self._slot_s(state)
+        slot_s = slot_length(state, self.name)
         total = float(state.topology.num_gpus)
         jobs = [Planned(view, slot_s, state.now_s) for view in state.jobs]
         dated = [job for job in jobs if job.view.deadline_s is not None]
@@ -150,7 +150,7 @@ class ElasticFlow:
         chosen = self._grown(admitted, others, plan, total)
         self._decided(admitted, plan)
         notes = {"broken_promises": float(len(broken))} if broken else {}
-        return Decision(self._placed(state, chosen), notes=notes, refuse=tuple(refused))
+        return Decision(placed(state, chosen.values()), notes=notes, refuse=tuple(refused))
 
     def _plan(self, admitted: Sequence[Planned], total: float) -> Plan:
         """Return what the admitted jobs hold from now on; who is not in it cannot be kept."""
@@ -165,19 +165,6 @@ class ElasticFlow:
 
     def _decided(self, admitted: Sequence[Planned], plan: Plan) -> None:
         """Take note of the plan that is carried out."""
-
-    def _slot_s(self, state: ClusterState) -> float:
-        if state.slot_s is None:
-            raise UnsupportedFeatureError(
-                "elasticflow plans in slots, and the instance has none; set its slot_s."
-            )
-        for view in state.jobs:
-            if not view.preemptible:
-                raise UnsupportedFeatureError(
-                    f'elasticflow pauses jobs, and job "{view.id}" is not preemptible; make it so, '
-                    "or take edf."
-                )
-        return state.slot_s
 
     def _grown(
         self,
@@ -221,32 +208,67 @@ class ElasticFlow:
                 offer(name)
         return {name: (job, k) for name, (job, k) in now.items() if k >= 0}
 
-    def _placed(
-        self, state: ClusterState, chosen: dict[str, tuple[Planned, int]]
-    ) -> tuple[Assignment, ...]:
-        """Return the gangs on hosts, where they stood if all fit there, else all anew."""
-        order = sorted(chosen.values(), key=lambda own: -own[0].gpus[own[1]])
-        requests = []
-        for job, k in order:
-            c, current = job.columns[k], job.view.current
-            keep = current.tasks if current is not None and current.configuration == c else None
-            requests.append((job.view.configurations[c], keep))
-        found = place_jointly(state.topology, requests)
-        if any(tasks is None for tasks in found):
-            fresh = place_jointly(state.topology, [(way, None) for way, _ in requests])
-            if sum(t is None for t in fresh) < sum(t is None for t in found):
-                found = fresh
-        held = dict.fromkeys(state.quotas, 0)
-        assign = []
-        for (job, k), tasks in zip(order, found, strict=True):
-            tenant, c = job.view.tenant, job.columns[k]
-            need = job.view.configurations[c].demand[0]
-            if tasks is None or (tenant in held and held[tenant] + need > state.quotas[tenant]):
-                continue
-            if tenant in held:
-                held[tenant] += need
-            assign.append(Assignment(job.view.id, c, tuple(tasks)))
-        return tuple(assign)
+
+def slot_length(state: ClusterState, name: str) -> float:
+    """Return the length of a slot, seconds, for a policy that plans in slots and pauses jobs.
+
+    Parameters
+    ----------
+    state
+        What the policy sees.
+    name
+        The policy.
+
+    Raises
+    ------
+    UnsupportedFeatureError
+        If there are no slots, or a job may not be paused.
+    """
+    if state.slot_s is None:
+        raise UnsupportedFeatureError(
+            f"{name} plans in slots, and the instance has none; set its slot_s."
+        )
+    for view in state.jobs:
+        if not view.preemptible:
+            raise UnsupportedFeatureError(
+                f'{name} pauses jobs, and job "{view.id}" is not preemptible; make it so, '
+                "or take edf."
+            )
+    return state.slot_s
+
+
+def placed(state: ClusterState, chosen: Iterable[tuple[Planned, int]]) -> tuple[Assignment, ...]:
+    """Return gangs on hosts, where they stood if all fit there, else all anew.
+
+    Parameters
+    ----------
+    state
+        What the policy sees.
+    chosen
+        Jobs with the column that each is to run in.
+    """
+    order = sorted(chosen, key=lambda own: -own[0].gpus[own[1]])
+    requests = []
+    for job, k in order:
+        c, current = job.columns[k], job.view.current
+        keep = current.tasks if current is not None and current.configuration == c else None
+        requests.append((job.view.configurations[c], keep))
+    found = place_jointly(state.topology, requests)
+    if any(tasks is None for tasks in found):
+        fresh = place_jointly(state.topology, [(way, None) for way, _ in requests])
+        if sum(t is None for t in fresh) < sum(t is None for t in found):
+            found = fresh
+    held = dict.fromkeys(state.quotas, 0)
+    assign = []
+    for (job, k), tasks in zip(order, found, strict=True):
+        tenant, c = job.view.tenant, job.columns[k]
+        need = job.view.configurations[c].demand[0]
+        if tasks is None or (tenant in held and held[tenant] + need > state.quotas[tenant]):
+            continue
+        if tenant in held:
+            held[tenant] += need
+        assign.append(Assignment(job.view.id, c, tuple(tasks)))
+    return tuple(assign)
 
 
 def filled(jobs: Sequence[Planned], total: float, beside: Kept = ()) -> Plan:

@@ -8,9 +8,9 @@ import numpy as np
 
 from alloc.model_builder import ModelBuilder, Term
 from alloc.objectives.rounds import Array
-from alloc.schedulers.elasticflow import ElasticFlow, Plan, Planned, filled
+from alloc.schedulers.elasticflow import Plan, Planned, filled
+from alloc.schedulers.kept_plan import KeptPlan
 from alloc.schedulers.srtf import work_of
-from alloc.schedulers.state import ClusterState, Decision
 
 _MAX_COLUMNS = 4_000
 """Columns of the program: HiGHS then ends in half a second nearly always."""
@@ -18,7 +18,7 @@ _SECONDS = 0.5
 """Time of the program: a decision is to take a second at most."""
 
 
-class ExactAdmission(ElasticFlow):
+class ExactAdmission(KeptPlan):
     """Admit a job if some plan keeps every promise and its deadline.
 
     As `elasticflow`, but where minimum satisfactory shares in order of deadline find no room, the
@@ -29,48 +29,9 @@ class ExactAdmission(ElasticFlow):
 
     name = "exact-admission"
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._kept: Plan = {}
-        self._kept_s = 0.0
-        self._now_s = self._length_s = 0.0
-
-    def reset(self) -> None:
-        """Forget everything; called before each simulation."""
-        super().reset()
-        self._kept = {}
-
-    def decide(self, state: ClusterState) -> Decision:
-        """Return the decision at `state.now_s`."""
-        self._now_s, self._length_s = state.now_s, self._slot_s(state)
-        return super().decide(state)
-
-    def _decided(self, admitted: Sequence[Planned], plan: Plan) -> None:
-        self._kept_s = self._now_s
-        # By configuration: a job that has begun and keeps its size has fewer columns.
-        self._kept = {
-            job.view.id: [(t, job.columns[k]) for t, k in plan[job.view.id]] for job in admitted
-        }
-
     def _plan(self, admitted: Sequence[Planned], total: float) -> Plan:
-        plan = super()._plan(admitted, total)
-        if len(plan) == len(admitted):
-            return plan
-        gone = round((self._now_s - self._kept_s) / self._length_s)
-        kept = []
-        for job in admitted:
-            share = [
-                (t - gone, job.columns.index(c))
-                for t, c in self._kept.get(job.view.id, ())
-                if t >= gone and c in job.columns
-            ]
-            # Not enough where a gang found no hosts, paid for a restart, or its work was not known.
-            if all(t < len(job.usable) for t, _ in share) and job.is_enough(share):
-                kept.append((job, share))
-        # The others get a share of what these leave, if there is one.
-        held = {job.view.id: share for job, share in kept}
-        others = [job for job in admitted if job.view.id not in held]
-        return held | filled(others, total, kept)
+        plan = filled(admitted, total)
+        return plan if len(plan) == len(admitted) else super()._plan(admitted, total)
 
     def _with(
         self, job: Planned, admitted: Sequence[Planned], plan: Plan, total: float

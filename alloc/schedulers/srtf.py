@@ -110,7 +110,8 @@ def work_of(view: JobView) -> tuple[float, float]:
     return view.work, view.work_left
 
 
-def _remaining_time_s(view: JobView) -> float:
+def remaining_time_s(view: JobView) -> float:
+    """Return how long a job still runs at its fastest, or in what it is bound to, seconds."""
     bound = view.bound_to
     if bound is not None and (rate := view.configurations[bound].rate) > 0:
         return work_of(view)[1] / rate
@@ -118,6 +119,6 @@ def _remaining_time_s(view: JobView) -> float:
 
 
 _MEASURES: dict[str, Callable[[JobView], float]] = {
-    "time": _remaining_time_s,
+    "time": remaining_time_s,
     "fraction": remaining_fraction,
 }
