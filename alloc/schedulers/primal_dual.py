@@ -53,8 +53,10 @@ class PrimalDual(KeptPlan):
         self, job: Planned, admitted: Sequence[Planned], plan: Plan, total: float
     ) -> Plan | None:
         slots = len(job.usable)
-        worth = job.view.weight / _least_gpu_slots(job)
-        self._low, self._high = min(self._low, worth), max(self._high, worth)
+        area = _least_gpu_slots(job)
+        if area > 0:  # who needs no GPU pays for none
+            worth = job.view.weight / area
+            self._low, self._high = min(self._low, worth), max(self._high, worth)
         taken = np.zeros(slots)
         for other in admitted:
             for t, k in plan[other.view.id]:
@@ -87,14 +89,17 @@ def prices(taken: Array, gpus: Array, total: float, low: float, high: float) -> 
     total
         GPUs of the cluster.
     low, high
-        The least and most that a GPU slot is worth, above 0.
+        The least and most that a GPU slot is worth; 0 for the most where nobody says.
 
     Returns
     -------
     ndarray
         The integral of the price over the GPUs taken; infinite where they are not free.
     """
+    if not high:  # no job so far needs a GPU
+        low = high = 1.0
     growth = 1.0 + math.log(high / low)
+    total = max(total, 1.0)
     before = taken[:, None] / total
     after = before + gpus[None] / total
     cost = low / math.e * total / growth * (np.exp(growth * after) - np.exp(growth * before))
@@ -104,9 +109,9 @@ def prices(taken: Array, gpus: Array, total: float, low: float, high: float) -> 
 def cheapest_share(job: Planned, cost: Array) -> list[tuple[int, int]] | None:
     """Return slots and columns that do a job's work before its deadline at little cost, or None.
 
-    With one size they cost the least that is possible. With several, each slot takes what is best
-    under a multiplier on work, the least multiplier that is enough; then the dearest slots that are
-    not needed are dropped.
+    Each slot takes what is best under a multiplier on work, the least multiplier that is enough;
+    then the dearest slots that are not needed are dropped. With one size, and slots that all lie
+    before the deadline, no others cost less. A job that is not malleable keeps one size.
 
     Parameters
     ----------
@@ -141,7 +146,7 @@ def _cheapest(done: Array, cost: Array, need: float) -> list[tuple[int, int]] | 
         at = np.flatnonzero(columns >= 0)
         return math.fsum(done[at, columns[at]].tolist())
 
-    low, high = 0.0, float((finite[free] / done[free]).max())
+    low, high = 0.0, float((finite[free] / done[free]).max()) or 1.0
     while work(chosen(high)) < need:
         high *= 2.0
         if not math.isfinite(high):
