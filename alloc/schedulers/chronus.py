@@ -9,7 +9,7 @@ import numpy as np
 
 from alloc.model_builder import ModelBuilder, Term
 from alloc.objectives.rounds import Array
-from alloc.schedulers.elasticflow import Plan, Planned, filled, placed, slot_length
+from alloc.schedulers.elasticflow import Plan, Planned, filled, placed, slot_length, take
 from alloc.schedulers.srtf import work_of
 from alloc.schedulers.state import ClusterState, Decision, Knowledge
 from alloc.units import require_positive
@@ -179,15 +179,13 @@ def _planned(
     names = {job.view.id for job in inside}
     kept = [(job, plan[job.view.id]) for job in accepted if job.view.id not in names]
     leases = max((len(job.usable) for job in (*inside, *asking)), default=0)
-    free = np.full(leases, total)
+    free = np.full((leases, 1), total)
     for job, share in kept:
-        for t, k in share:
-            if t < leases:
-                free[t] -= job.gpus[k]
+        take(free, job, share)
     outside = {job.view.id: share for job, share in kept}
     # First with every promise kept; where that cannot be, as many as can.
     for least in (1.0, 0.0):
-        found = _program(inside, asking, free, least)
+        found = _program(inside, asking, free[:, 0], least)
         if found is not None:
             return outside | found
     beside = kept

@@ -159,9 +159,18 @@ class ElasticFlow:
     def _with(
         self, job: Planned, admitted: Sequence[Planned], plan: Plan, total: float
     ) -> Plan | None:
-        """Return the plan with one job more, None where it is not admitted."""
-        longer = filled([*admitted, job], total)
-        return longer if len(longer) == len(admitted) + 1 else None
+        """Return the plan with one job more, None where it is not admitted.
+
+        Jobs with earlier deadlines hold what they held; from the new one on all are filled anew.
+        """
+        before, after = [], [job]
+        for other in admitted:
+            if _by_deadline(other) < _by_deadline(job):
+                before.append((other, plan[other.view.id]))
+            else:
+                after.append(other)
+        more = filled(after, total, before, all_or_none=True)
+        return {other.view.id: share for other, share in before} | more if more else None
 
     def _decided(self, admitted: Sequence[Planned], plan: Plan) -> None:
         """Take note of the plan that is carried out."""
@@ -271,25 +280,48 @@ def placed(state: ClusterState, chosen: Iterable[tuple[Planned, int]]) -> tuple[
     return tuple(assign)
 
 
-def filled(jobs: Sequence[Planned], total: float, beside: Kept = ()) -> Plan:
+def filled(
+    jobs: Sequence[Planned], total: float, beside: Kept = (), *, all_or_none: bool = False
+) -> Plan:
     """Return the shares of jobs in order of deadline; who finds none is not in it.
 
-    Others hold their shares already.
+    Parameters
+    ----------
+    jobs
+        The jobs.
+    total
+        GPUs of the cluster.
+    beside
+        Others, with the shares that they hold already.
+    all_or_none
+        Whether the answer is empty as soon as one finds none.
     """
     longest = max((len(job.usable) for job in (*jobs, *(job for job, _ in beside))), default=0)
     free = np.full((longest, 1), total)
     for job, held in beside:
-        for t, k in held:
-            free[t] -= job.gpus[k]
+        take(free, job, held)
     plan: Plan = {}
-    for job in sorted(jobs, key=lambda job: (job.view.deadline_s or 0.0, job.view.in_order)):
+    for job in sorted(jobs, key=_by_deadline):
         share = job.share(free)
         if share is None:
+            if all_or_none:
+                return {}
             continue
-        for t, k in share:
-            free[t] -= job.gpus[k]
+        take(free, job, share)
         plan[job.view.id] = share
     return plan
+
+
+def take(free: Array, job: Planned, share: Sequence[tuple[int, int]]) -> None:
+    """Take the GPUs of a share from what is free, shape (T, 1); slots beyond are left out."""
+    if share:
+        t, k = np.array(share).T
+        inside = t < len(free)
+        free[t[inside], 0] -= job.gpus[k[inside]]
+
+
+def _by_deadline(job: Planned) -> tuple[float, tuple[float, int]]:
+    return job.view.deadline_s or 0.0, job.view.in_order
 
 
 def _next_size(job: Planned, k: int) -> int | None:

@@ -8,7 +8,7 @@ import numpy as np
 
 from alloc.model_builder import ModelBuilder, Term
 from alloc.objectives.rounds import Array
-from alloc.schedulers.elasticflow import Plan, Planned, filled
+from alloc.schedulers.elasticflow import Plan, Planned, filled, take
 from alloc.schedulers.kept_plan import KeptPlan
 from alloc.schedulers.srtf import work_of
 
@@ -44,12 +44,10 @@ class ExactAdmission(KeptPlan):
         near = _nearest(job, admitted)
         fixed = [other for other in admitted if other not in near]
         slots = max(len(own.usable) for own in (job, *near))
-        free = np.full(slots, total)
+        free = np.full((slots, 1), total)
         for other in fixed:
-            for t, k in plan[other.view.id]:
-                if t < slots:
-                    free[t] -= other.gpus[k]
-        found = _planned_together([job, *near], free)
+            take(free, other, plan[other.view.id])
+        found = _planned_together([job, *near], free[:, 0])
         return None if found is None else {**plan, **found}
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from alloc.objectives.rounds import Array
-from alloc.schedulers.elasticflow import Plan, Planned
+from alloc.schedulers.elasticflow import Plan, Planned, take
 from alloc.schedulers.kept_plan import KeptPlan
 from alloc.schedulers.srtf import work_of
 
@@ -57,12 +57,10 @@ class PrimalDual(KeptPlan):
         if area > 0:  # who needs no GPU pays for none
             worth = job.view.weight / area
             self._low, self._high = min(self._low, worth), max(self._high, worth)
-        taken = np.zeros(slots)
+        free = np.full((slots, 1), total)
         for other in admitted:
-            for t, k in plan[other.view.id]:
-                if t < slots:
-                    taken[t] += other.gpus[k]
-        cost = prices(taken, job.gpus, total, self._low, self._high)
+            take(free, other, plan[other.view.id])
+        cost = prices(total - free[:, 0], job.gpus, total, self._low, self._high)
         share = cheapest_share(job, cost)
         if share is None:
             return None
