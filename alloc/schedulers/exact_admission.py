@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 
 import numpy as np
@@ -11,11 +12,12 @@ from alloc.objectives.rounds import Array
 from alloc.schedulers.elasticflow import Plan, Planned, filled, take
 from alloc.schedulers.kept_plan import KeptPlan
 from alloc.schedulers.srtf import work_of
+from alloc.schedulers.state import ClusterState, Decision
 
 _MAX_COLUMNS = 4_000
 """Columns of the program: HiGHS then ends in half a second nearly always."""
 _SECONDS = 0.5
-"""Time of the program: a decision is to take a second at most."""
+"""Time of all programs of one decision: it is to take a second at most."""
 
 
 class ExactAdmission(KeptPlan):
@@ -24,10 +26,20 @@ class ExactAdmission(KeptPlan):
     As `elasticflow`, but where minimum satisfactory shares in order of deadline find no room, the
     jobs whose windows overlap the new one's most are planned again with it by an integer program,
     in what the others leave. What was promised is then kept by that plan: it stands until shares
-    are found again. With tables that are not concave the shares alone refuse jobs that fit.
+    are found again. With tables that are not concave the shares alone refuse jobs that fit. Of very
+    many jobs that ask at once the last are tried by shares alone: a decision takes a second.
     """
 
     name = "exact-admission"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._spent_s = 0.0
+
+    def decide(self, state: ClusterState) -> Decision:
+        """Return the decision at `state.now_s`."""
+        self._spent_s = 0.0
+        return super().decide(state)
 
     def _plan(self, admitted: Sequence[Planned], total: float) -> Plan:
         plan = filled(admitted, total)
@@ -37,7 +49,7 @@ class ExactAdmission(KeptPlan):
         self, job: Planned, admitted: Sequence[Planned], plan: Plan, total: float
     ) -> Plan | None:
         longer = super()._with(job, admitted, plan, total)
-        if longer is not None or not len(job.usable):
+        if longer is not None or not len(job.usable) or self._spent_s >= _SECONDS:
             return longer
         if any(other.view.elasticity == "moldable" for other in (job, *admitted)):
             return None  # a size once begun is kept, which the program does not know
@@ -47,7 +59,9 @@ class ExactAdmission(KeptPlan):
         free = np.full((slots, 1), total)
         for other in fixed:
             take(free, other, plan[other.view.id])
-        found = _planned_together([job, *near], free[:, 0])
+        began = time.perf_counter()
+        found = _planned_together([job, *near], free[:, 0], _SECONDS - self._spent_s)
+        self._spent_s += time.perf_counter() - began
         return None if found is None else {**plan, **found}
 
 
@@ -69,7 +83,7 @@ def _nearest(job: Planned, admitted: Sequence[Planned]) -> list[Planned]:
     return chosen
 
 
-def _planned_together(jobs: Sequence[Planned], free: Array) -> Plan | None:
+def _planned_together(jobs: Sequence[Planned], free: Array, seconds: float) -> Plan | None:
     """Return a plan in which all jobs meet their deadlines with the least GPU time, or None."""
     from alloc.backends import SolverOptions, highs
 
@@ -87,7 +101,7 @@ def _planned_together(jobs: Sequence[Planned], free: Array) -> Plan | None:
         term: Term = (k[:, None], x, job.gpus)
         capacity.append(term)
     builder.rows("capacity", len(free), capacity, upper=np.maximum(free, 0.0))
-    options = SolverOptions(_SECONDS, gap=0.05)
+    options = SolverOptions(seconds, gap=0.05)
     raw = highs.solve(builder.model("min"), options)
     if raw.values is None:
         return None
