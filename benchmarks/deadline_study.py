@@ -1,7 +1,7 @@
 """How far schedulers for deadlines are from the best value that is possible, and why.
 
-``python -m benchmarks.deadline_study [--seeds 5] [--jobs 12] [--seconds 30]``. Made queues on 16
-GPUs with slots of an hour: rigid gangs, concave tables, tables with steps; each with jobs that come
+``python -m benchmarks.deadline_study [--seeds 6] [--jobs 14] [--seconds 60]``. Made queues on 16
+GPUs with 16 slots of an hour: rigid gangs, concave tables, tables with steps; each with jobs that come
 over time, where no policy knows what comes, and with all of them there at the start, where nothing
 is hidden and a gap is the price of the rule alone. Then the same with all jobs alike, so that the
 gap of `elasticflow` is not that of its blindness to weights. Gaps are to the bound of `admission`,
@@ -27,7 +27,9 @@ ON_REQUEST = True
 
 SCHEDULERS = ("elasticflow", "exact-admission", "chronus", "primal-dual", "mlfs", "edf", "fifo")
 """Policies of the study, those that keep promises first."""
-SHOWN = ("deadlines_met", "deadline_gpu_h")
+SHOWN = ("deadlines_met",)
+SLOTS = 16
+"""Slots of a queue."""
 
 
 def study(seeds: int, jobs: int, seconds: float, *, at_once: bool, alike: bool) -> Comparison:
@@ -38,14 +40,21 @@ def study(seeds: int, jobs: int, seconds: float, *, at_once: bool, alike: bool) 
     seeds
         Queues of each shape.
     jobs
-        Jobs of each queue.
+        Jobs of each queue; of rigid gangs, which are smaller, twice as many.
     seconds
         Time of each bound.
     at_once, alike
         As of `benchmarks.admission.queue_of_tables`.
     """
     queues = [
-        queue_of_tables(seed, jobs, shape=shape, at_once=at_once, alike=alike)
+        queue_of_tables(
+            seed,
+            jobs * (2 if shape == "rigid" else 1),
+            SLOTS,
+            shape=shape,
+            at_once=at_once,
+            alike=alike,
+        )
         for shape in get_args(Shape)
         for seed in range(seeds)
     ]
@@ -76,9 +85,9 @@ def table(comparison: Comparison) -> str:
 def main(argv: Sequence[str] | None = None) -> int:
     """Print the tables of the study."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.deadline_study")
-    parser.add_argument("--seeds", type=int, default=5, help="made queues of each shape")
-    parser.add_argument("--jobs", type=int, default=12, help="jobs of each queue")
-    parser.add_argument("--seconds", type=float, default=30.0, help="of each bound")
+    parser.add_argument("--seeds", type=int, default=6, help="made queues of each shape")
+    parser.add_argument("--jobs", type=int, default=14, help="jobs of each queue")
+    parser.add_argument("--seconds", type=float, default=60.0, help="of each bound")
     given = parser.parse_args(argv)
     for title, at_once, alike in (
         ("Jobs come over time", False, False),

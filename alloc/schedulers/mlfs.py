@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from alloc.schedulers.edf import Edf
+from alloc.schedulers.policy import serve
+from alloc.schedulers.round import Round
 from alloc.schedulers.srtf import remaining_time_s, work_of
 from alloc.schedulers.state import ClusterState, Decision, JobView
+from alloc.verification.time import TIME_TOLERANCE_S
 
 _MODEL = 1 / 2
 """Part of the model in the whole priority: neither it nor the cluster counts for more."""
@@ -21,9 +25,11 @@ class Mlfs(Edf):
     in the queue, times the fraction of its work that is left: a model gains most at first. That of
     the cluster is the mean of its fastest run time over the time to its deadline, of the shortest
     run time in the queue over its own, and of the time it has waited over that and its run time.
-    Jobs are served in this order, and paused and moved for those with more. A job that can no
-    longer meet its deadline comes last; one of these that may be refused and has never run is
-    refused, which stands for the paper's early stop.
+    Jobs are served in this order, and paused and moved for those with more. Each gets the fewest
+    GPUs with which it still meets its deadline, without one the size of least GPU time; then, in
+    the same order, as much as it can use of what is left. A job that can no longer meet its
+    deadline comes last; one of these that may be refused and has never run is refused, which stands
+    for the paper's early stop.
 
     References
     ----------
@@ -31,8 +37,8 @@ class Mlfs(Edf):
     its extension in IEEE/ACM ToN 2023: the heuristic MLF-H with its load control. Departures: the
     loss of an iteration is not known to an instance, so that progress stands for it, and no job
     ends before its work is done; jobs and not tasks are ranked, since all tasks of a gang run at
-    once; no host is ever overloaded, so that jobs move only when they resume; the parts of the
-    priority are without unit and weigh the same.
+    once; sizes are chosen here and by the user there; no host is ever overloaded, so that jobs move
+    only when they resume; the parts of the priority are without unit and weigh the same.
     """
 
     name = "mlfs"
@@ -47,6 +53,26 @@ class Mlfs(Edf):
         self._heaviest = max((view.weight for view in state.jobs), default=1.0)
         self._shortest_s = min(map(remaining_time_s, state.jobs), default=1.0)
         return super().decide(state)
+
+    def _allot(self, round_: Round, competing: Sequence[JobView]) -> None:
+        order = sorted(competing, key=lambda view: (self._rank(view), view.in_order))
+        for view in order:
+            asked = self._asked(view)
+            if asked is not None:
+                round_.give(view, asked)
+        serve(round_, order, skip=True)
+
+    def _asked(self, view: JobView) -> int | None:
+        """Return the smallest configuration that is in time, None for a job that is lost."""
+        if view.bound_to is not None:
+            return None if self._is_lost(view) else view.bound_to
+        ways = view.configurations
+        useful = [c for c, way in enumerate(ways) if way.rate > 0]
+        if view.deadline_s is None:
+            return min(useful, key=lambda c: ways[c].demand[0] / ways[c].rate)
+        left, time_s = work_of(view)[1], view.deadline_s - self._now_s + TIME_TOLERANCE_S
+        in_time = [c for c in useful if left <= time_s * ways[c].rate]
+        return min(in_time, key=lambda c: (ways[c].demand[0], -ways[c].rate), default=None)
 
     def _rank(self, view: JobView) -> float:
         if self._is_lost(view):
