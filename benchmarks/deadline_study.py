@@ -1,11 +1,12 @@
 """How far schedulers for deadlines are from the best value that is possible, and why.
 
 ``python -m benchmarks.deadline_study [--seeds 6] [--jobs 14] [--seconds 60]``. Made queues on 16
-GPUs with 16 slots of an hour: rigid gangs, concave tables, tables with steps; each with jobs that come
-over time, where no policy knows what comes, and with all of them there at the start, where nothing
-is hidden and a gap is the price of the rule alone. Then the same with all jobs alike, so that the
-gap of `elasticflow` is not that of its blindness to weights. Gaps are to the bound of `admission`,
-with 95 % confidence intervals over seeds. The tables are those of ``docs/deadline-study.md``.
+GPUs with 16 slots of an hour: rigid gangs, concave tables, tables with steps; each with jobs that
+come over time, where no policy knows what comes, and with all of them there at the start, where
+nothing is hidden and a gap is the price of the rule alone. Then the same with all jobs alike, so
+that the gap of `elasticflow` is not that of its blindness to weights. Gaps are to the bound of
+`admission`, with 95 % confidence intervals over seeds. The tables are those of
+``docs/deadline-study.md``.
 """
 
 from __future__ import annotations

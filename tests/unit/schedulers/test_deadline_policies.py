@@ -218,3 +218,10 @@ def test_mlfs_serves_a_new_model_before_one_that_is_nearly_done() -> None:
 def test_mlfs_gives_up_what_can_not_be_in_time() -> None:
     done = run("mlfs", job("never", 3, 2, 1), job("other", 1, None, 1), gpus=1)
     assert done.schedule.unplaced["never"].startswith("refused by mlfs")
+
+
+def test_mlfs_gives_what_is_in_time_before_more() -> None:
+    """Each needs two GPUs until 2 h; who came first would be faster on all four."""
+    done = run("mlfs", job("one", 4, 2, 1, 2, 4), job("two", 4, 2, 1, 2, 4))
+    assert done.completion_s == {"one": 2 * HOUR, "two": 2 * HOUR}
+    assert {r.configuration for r in done.schedule.runs} == {1}
