@@ -76,7 +76,7 @@ class Chronus:
         total = float(state.topology.num_gpus)
         jobs = [Planned(view, lease_s, state.now_s) for view in state.jobs]
         present = {job.view.id for job in jobs}
-        holds = any(t == 0 for id in present & self._plan.keys() for t, _ in self._plan[id])
+        holds = any(t == 0 for name in present & self._plan.keys() for t, _ in self._plan[name])
         refused: list[str] = []
         broken = 0
         if not holds or state.now_s - self._began_s >= lease_s - slot_s / 2:
@@ -110,7 +110,7 @@ class Chronus:
         self._accepted = set(plan)
         by_id = {job.view.id: job for job in accepted}
         self._plan = {
-            id: [(t, by_id[id].columns[k]) for t, k in share] for id, share in plan.items()
+            name: [(t, by_id[name].columns[k]) for t, k in share] for name, share in plan.items()
         }
         out = [job.view for job in asking if job.view.id not in plan]
         return len(by_id.keys() - plan.keys()), [view.id for view in out if view.refusable]

@@ -149,6 +149,7 @@ def test_a_gap_of_value_is_the_part_that_is_lost(bound: float, value: float, gap
     assert gap_to(bound, value, sense="max") == pytest.approx(gap)
 
 
+@pytest.mark.long
 def test_tables_and_report_speak_of_value(comparison: Comparison, tmp_path):
     text = to_markdown(gap_tables(comparison)[0])
     assert "No schedule of evening-01 has a value above 10;" in text
