@@ -13,7 +13,7 @@ from alloc.errors import InstanceError
 from alloc.problems.allocation.instance import Instance
 from alloc.problems.allocation.job_view import JobView
 from alloc.schedulers import make_scheduler
-from alloc.schedulers.elasticflow import Planned
+from alloc.schedulers.elasticflow import ElasticFlow, Planned, filled
 from alloc.schedulers.primal_dual import cheapest_share, prices
 from alloc.simulation import SimulationResult, simulate
 from alloc.topology import HostType, flat_cluster
@@ -225,3 +225,33 @@ def test_mlfs_gives_what_is_in_time_before_more() -> None:
     done = run("mlfs", job("one", 4, 2, 1, 2, 4), job("two", 4, 2, 1, 2, 4))
     assert done.completion_s == {"one": 2 * HOUR, "two": 2 * HOUR}
     assert {r.configuration for r in done.schedule.runs} == {1}
+
+
+def test_elasticflow_fills_what_comes_after_as_it_would_fill_all() -> None:
+    """With the new job, or not at all: jobs with earlier deadlines see nothing of it."""
+    let_in = 0
+    for seed in range(60):
+        rng = Random(seed)
+        policy, admitted, plan = ElasticFlow(), list[Planned](), {}
+        for position in range(8):
+            work = float(rng.randint(1, 12))
+            view = JobView(
+                f"j{position}",
+                0.0,
+                sizes(1, 2, 4),
+                1.0,
+                work,
+                work,
+                deadline_s=rng.randint(1, 8) / 2,
+                position=position,
+                elasticity=rng.choice(("malleable", "moldable")),
+            )
+            asks = Planned(view, 1.0, 0.0)
+            whole = filled([*admitted, asks], 4.0)
+            more = policy._with(asks, admitted, plan, 4.0)
+            assert more == (whole if len(whole) == len(admitted) + 1 else None), seed
+            if more is not None:
+                let_in += 1
+                admitted.append(asks)
+                plan = more
+    assert 60 < let_in < 480
