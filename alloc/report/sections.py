@@ -234,7 +234,9 @@ def _gaps(
     if not any(gap.count for gap in gaps.values()):
         return None
     figure = new_figure(8.5, 1.1 + 0.33 * len(gaps))
-    plot_gaps(gaps, ax=figure.add_subplot())
+    is_cost = comparison.settings.sense == "min"
+    label = f"{'above' if is_cost else 'below'} the certified bound (%)"
+    plot_gaps(gaps, label=label, ax=figure.add_subplot())
     listed = ", ".join(f"{name} {show_gap(g)} %" for name, g in gaps.items() if g.count)
     ranged = any(gap.low is not None and gap.low != gap.high for gap in gaps.values())
     return Drawing(
