@@ -7,20 +7,26 @@ import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from alloc.certificate import OPTIMALITY_GAP, Certificate
+from alloc.certificate import OPTIMALITY_GAP, Certificate, beats
 from alloc.comparison.measures import measure_schedule
 from alloc.comparison.settings import Settings, key_of
 from alloc.comparison.store import Item, StoreError
 from alloc.errors import AllocError, CertificateError
-from alloc.objectives import objective
+from alloc.objectives import Sense, objective, without_late
 from alloc.problems.allocation.instance import Instance
 from alloc.problems.allocation.solution import Schedule, Solution
 from alloc.release import alloc_version
 from alloc.result import Limits, Result
+from alloc.verification import verify
 from alloc.verification.moldable import verify_moldable
 
 BOUND_TOLERANCE = 1e-6
-"""Relative amount by which rounding may put a schedule below a bound; more is a false bound."""
+"""Relative amount by which rounding may put a schedule beyond a bound; more is a false bound."""
+
+
+def is_better(value: float, than: float, sense: Sense) -> bool:
+    """Return whether a value of the objective is better than another, to the last digit."""
+    return value < than if sense == "min" else value > than
 
 
 SIMULATED = "the best simulation"
@@ -60,8 +66,13 @@ class Bound:
         return None if self.result is None else self.result.certificate
 
     @property
+    def sense(self) -> Sense:
+        """Whether less or more of the objective is better; less where nothing was solved."""
+        return "min" if self.certificate is None else self.certificate.sense
+
+    @property
     def value(self) -> float | None:
-        """The proved lower bound, 0 or more, or None when nothing useful is proved."""
+        """The proved bound, 0 or more, or None when nothing useful is proved."""
         if self.result is None:
             return None
         bound = self.result.certificate.bound
@@ -120,6 +131,8 @@ def solve_bound(instance: Instance, settings: Settings, start: Schedule | None =
 
     if instance.outages:
         return _bound_despite_outages(instance, settings, start)
+    if start is not None:
+        start = without_late(instance, start, _LATE)
     if settings.formulation == "moldable" and not runs_once(instance):
         return Bound(
             instance.name,
@@ -226,6 +239,10 @@ def _formulation(instance: Instance, settings: Settings, start: Schedule | None)
     return "moldable" if whole and kept else settings.formulation
 
 
+_LATE = "it would be complete after its deadline."
+"""Why a job that may be refused is left out of a simulated schedule in which it is late."""
+
+
 def with_schedule(bound: Bound, instance: Instance, schedule: Schedule, source: str) -> Bound:
     """Return a bound with a simulated schedule as its best one, where that is better.
 
@@ -236,26 +253,29 @@ def with_schedule(bound: Bound, instance: Instance, schedule: Schedule, source: 
     instance
         The instance.
     schedule
-        A schedule that keeps every rule.
+        A schedule that keeps every rule, but for jobs that may be refused and are late.
     source
         Who ran it.
     """
     certificate = bound.certificate
     if bound.result is None or certificate is None:
         return bound
+    sense, known = certificate.sense, certificate.objective
     value = objective(certificate.objective_name).evaluate(instance, schedule)
-    if certificate.objective is not None and certificate.objective <= value:
+    if known is not None and not is_better(value, known, sense):
+        return bound
+    kept = without_late(instance, schedule, _LATE)
+    if kept is not schedule and verify(instance, kept):
         return bound
     # Within rounding the schedule itself shows how far the bound can hold; see `check_bound`.
-    better = certificate.replace(
-        objective=value, bound=min(certificate.bound, value), verified=True, status="feasible"
-    )
+    closest = max(certificate.bound, value) if sense == "max" else min(certificate.bound, value)
+    better = certificate.replace(objective=value, bound=closest, verified=True, status="feasible")
     if better.gap is not None and better.gap <= OPTIMALITY_GAP:
         better = better.replace(status="optimal")
     return replace(
         bound,
-        result=Result(schedule, better, bound.result.log),
-        metrics=measure_schedule(instance, schedule),
+        result=Result(kept, better, bound.result.log),
+        metrics=measure_schedule(instance, kept),
         error=None,
         source=source,
     )
@@ -279,15 +299,16 @@ def stronger(bound: Bound, stored: Bound | None) -> Bound:
     if bound.result is None or stored is None or stored.certificate is None:
         return bound
     now, then = bound.result.certificate, stored.certificate
-    if then.bound <= now.bound or now.objective is None:
+    if not is_better(now.bound, then.bound, now.sense) or now.objective is None:
         return bound
-    if now.objective < then.bound * (1 - BOUND_TOLERANCE):
+    if beats(now.objective, then.bound, now.sense, tolerance=BOUND_TOLERANCE):
         raise CertificateError(
-            f"a schedule of {bound.instance} has {now.objective:g} s, better than the bound of "
-            f"{then.bound:g} s that {then.backend} ({then.backend_version}) claimed in an earlier "
+            f"a schedule of {bound.instance} has {now.objective:g}, better than the bound of "
+            f"{then.bound:g} that {then.backend} ({then.backend_version}) claimed in an earlier "
             "solve; the claim is false, so report it with the instance."
         )
-    proved = now.replace(bound=min(then.bound, now.objective), bound_proof=then.bound_proof)
+    closest = max if now.sense == "max" else min
+    proved = now.replace(bound=closest(then.bound, now.objective), bound_proof=then.bound_proof)
     if proved.gap is not None and proved.gap <= OPTIMALITY_GAP:
         proved = proved.replace(status="optimal")
     return replace(bound, result=replace(bound.result, certificate=proved))

@@ -50,6 +50,8 @@ class Metrics:
         GPU time whose work was lost by them, GPU h.
     num_late
         Jobs that completed after their deadline or the horizon.
+    num_promised_late
+        Those of them that may not be refused.
     deadlines_met
         Part of the jobs with a deadline that completed within it and the horizon, 0 to 1; NaN
         without such jobs.
@@ -76,6 +78,7 @@ class Metrics:
     failures: int
     lost_gpu_h: float
     num_late: int
+    num_promised_late: int
     deadlines_met: float
     value: float
     deadline_gpu_h: float
@@ -110,6 +113,7 @@ def metrics_of(result: SimulationResult) -> Metrics:
         failures=result.failures,
         lost_gpu_h=result.lost_gpu_s / 3600,
         num_late=len(result.late),
+        num_promised_late=sum(not instance.job(job).refusable for job in result.late),
         deadlines_met=len(met) / len(dated) if dated else math.nan,
         value=math.fsum(job.weight for job in met) if dated else math.nan,
         deadline_gpu_h=_gpu_h(result.schedule, dated) if dated else math.nan,

@@ -24,7 +24,7 @@ from alloc.workload import Job, rigid_gang
 RULES = ("fifo", "srtf", "srtf-dl2", "las", "drf", "tetris", "optimus", "random-ps")
 LEARNED = tuple(shipped_policies())
 SOLVERS = tuple(name for name in SCHEDULERS if name not in (*RULES, *LEARNED))
-PAUSING = ("elasticflow", "exact-admission")
+PAUSING = ("elasticflow", "exact-admission", "primal-dual", "chronus")
 """Policies that refuse instances with a job that must not be paused."""
 LATENESS = {"deadline", "horizon"}
 
