@@ -27,13 +27,13 @@ from alloc.solving.team import Team
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
-_KICKS = 40
-"""Kicks of another search until there are prices: ten seconds of CPU, about what pricing, the first
-dives and the first gangs that move take here."""
-_EVERY, _TURNS = 2, 6
+_KICKS = 20
+"""Kicks of another search until there are prices: five seconds of CPU, half of what pricing, first
+dives and first moves of gangs take here."""
+_EVERY, _TURNS = 2, 4
 """Turns of the search here between two exchanges, and choices among patterns that another makes in
-that time: here most of a turn goes to bounds and to gangs that move. Both take five to ten seconds
-of CPU on 50 to 100 hosts, so that neither waits long for the other."""
+that time: two to six seconds of CPU on 50 to 100 hosts, where here bounds and gangs that move make
+two turns take five to ten. The search here must not wait: it alone has the bounds."""
 _GANG_TRIES = 100
 """Vain tries to put whole jobs elsewhere in a turn, as in a turn of the search here."""
 
