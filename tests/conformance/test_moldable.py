@@ -15,10 +15,11 @@ from alloc.comparison import compare
 from alloc.errors import InstanceError, UnsupportedFeatureError
 from alloc.families import FAMILIES
 from alloc.formulation import ArrayModel, CpSatModel
+from alloc.instances.recipes.gangs import moldable as generated
 from alloc.models.moldable.bounds import PricesOfTime, misses_deadlines, pool_of
 from alloc.models.moldable.cpsat_model import Builder
 from alloc.models.moldable.data import moldable_data
-from alloc.models.moldable.serial import Timeline, by_choices, by_ways, plan_of
+from alloc.models.moldable.serial import Plan, Timeline, by_choices, by_ways, plan_of
 from alloc.models.moldable.units import Units
 from alloc.objectives import ScheduleObjective
 from alloc.problems.allocation.solution import Assignment, TaskPlacement
@@ -420,6 +421,28 @@ def test_hosts_are_filled_for_the_optimum_and_for_nothing_less(
     assert plan.completion.max() == pytest.approx(best)
     assert filling.run(best * (1 - 1e-3), 3) is None
     assert filling.left >= 1
+
+
+def test_an_interrupt_loses_no_schedule_that_filled_hosts_reached(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    instance = generated("12 on 2", num_jobs=12, num_hosts=2, seed=21)
+    reached: list[float] = []
+    run = Filling.run
+
+    def once(self: Filling, guess: float, patience: int) -> Plan | None:
+        if reached:
+            raise KeyboardInterrupt
+        plan = run(self, 3800.0, patience)
+        assert plan is not None
+        reached.append(float(plan.completion.max()))
+        return plan
+
+    monkeypatch.setattr(Filling, "run", once)
+    result = alloc.solve(instance, "moldable", limits=alloc.Limits(seconds=20.0))
+    assert result.certificate.limit == "interrupt"
+    assert result.objective is not None
+    assert result.objective <= reached[0] <= 3800.0
 
 
 def test_what_is_worth_most_runs_where_not_all_can() -> None:

@@ -15,6 +15,7 @@ neighbourhoods).
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -51,36 +52,45 @@ _CLOSE = 1e-3
 """Least step of a guess, relative."""
 
 
-def lowered_peak(
-    data: MoldableData, plan: Plan, low: float, settings: Settings, report: Progress
-) -> Plan:
-    """Return a schedule with the lowest peak that guesses between a bound and a schedule reach.
+def lower_peak(
+    data: MoldableData,
+    value: float,
+    low: float,
+    settings: Settings,
+    take: Callable[[Plan], None],
+    report: Progress,
+    failures: float = math.inf,
+) -> None:
+    """Look for schedules with a lower peak, by guesses between a bound and the best one known.
 
     Parameters
     ----------
     data
         An instance whose target is one peak, with no earlier level.
-    plan
-        A schedule of it.
+    value
+        The peak of the best schedule known.
     low
         A bound of the peak.
     settings
         Limits.
+    take
+        Takes each better schedule at once: an interrupt loses none.
     report
         Takes a line of progress.
+    failures
+        Guesses that may fail before it ends.
     """
-    filling = Filling(data, settings)
-    best, value, share, patience = plan, value_of(data, plan), _FIRST, 1
-    while not settings.time_is_up() and value - low > _CLOSE * value:
+    filling, share, patience = Filling(data, settings), _FIRST, 1
+    while patience <= failures and not settings.time_is_up() and value - low > _CLOSE * value:
         guess = value - max(share * (value - low), _CLOSE * value)
         found = filling.run(guess, patience)
         reached = math.inf if found is None else value_of(data, found)
         if found is not None and reached < value:
-            best, value, share = found, reached, min(2 * share, _NEXT)
+            value, share = reached, min(2 * share, _NEXT)
+            take(found)
         else:
             share, patience = share / 2, patience + 1
         report(f"filled hosts to {guess:g}: {filling.left} jobs left over; {value:g}")
-    return best
 
 
 class Filling:

@@ -25,7 +25,7 @@ from alloc.models.moldable.data import MoldableData, moldable_data
 from alloc.models.moldable.serial import Plan, plan_of
 from alloc.problems.allocation.instance import Instance
 from alloc.problems.allocation.solution import Schedule, Solution
-from alloc.solving.moldable.filling import lowered_peak
+from alloc.solving.moldable.filling import lower_peak
 from alloc.solving.moldable.lists import first_lists, improved_list, value_of
 from alloc.solving.moldable.neighbourhoods import Neighbourhoods
 from alloc.solving.outcome import Outcome, Progress, Settings
@@ -37,6 +37,8 @@ _LISTS, _MOVES, _MOVES_OF_PEAKS, _BOUND, _WHOLE = 0.1, 0.35, 0.13, 0.55, 0.8
 jobs end, as shares of the time."""
 _FILLED, _FILLED_OF_FEW = 0.9, 0.3
 """By when the filling of hosts for guesses of a peak ends; sooner where CP-SAT gets all jobs."""
+_FAILURES_OF_FEW = 3
+"""Guesses that may fail where CP-SAT gets all jobs next: of few jobs it often proves the rest."""
 _PATIENCE, _PATIENCE_SQUARE = 2000, 20
 """Moves in a list without a gain, a second for dozens of jobs, and for each pair of few jobs."""
 _MAX_PLACEMENTS, _MAX_OF_SUMS = 1000, 200
@@ -215,7 +217,8 @@ class _Search:
             return
         few = self._num_placements <= _MAX_PLACEMENTS
         brief = self._by(_FILLED_OF_FEW if few else _FILLED)
-        self._take(lowered_peak(self.data, self.plan, self.bound, brief, self.report))
+        failures = _FAILURES_OF_FEW if few else math.inf
+        lower_peak(self.data, self.value, self.bound, brief, self._take, self.report, failures)
 
     def _bounds(self) -> None:
         data, brief = self.data, self._by(_BOUND)
