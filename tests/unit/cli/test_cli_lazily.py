@@ -1,12 +1,14 @@
 """The help of the program says of each command what the command says of itself."""
 
+from typing import Any
+
 from typer.main import get_command
 
 from alloc.cli.application import app
 
 
-def test_the_help_says_of_a_command_what_it_says_itself():
-    program = get_command(app)
+def test_the_help_says_of_a_command_what_it_says_itself() -> None:
+    program: Any = get_command(app)
     assert len(program.entries) > 20
     for name, entry in program.entries.items():
         command = program.commands[name]
