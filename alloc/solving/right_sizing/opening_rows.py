@@ -31,6 +31,8 @@ from alloc.solving.right_sizing.blocks import BlockData
 
 # Part of a class's demand by which a row must be broken to be added: less hardly moves a bound.
 _BROKEN = 1e-3
+# GPUs of demand below which a class opens no pool, and entries over its demand would be huge.
+_LEAST_GPUS = 1e-3
 
 
 class OpeningRows:
@@ -62,6 +64,8 @@ class OpeningRows:
             for b in range(data.bands.count):
                 # In units of the demand, like the checker's measure of what is missing.
                 unit = AMPLE_SENT * float(data.demand_in_band[c, b])
+                if unit < _LEAST_GPUS:
+                    continue
                 for w in modes:
                     column = int(blocks.columns.mode[w, b])
                     size = float(blocks.scale[column]) / data.modes[w].gpus_per_unit

@@ -284,6 +284,23 @@ def test_the_quarterly_master_starts_from_the_bound_of_the_relaxation():
     assert highs.solve(relaxed, SolverOptions(60.0)).objective == pytest.approx(bound, rel=1e-9)
 
 
+@pytest.mark.parametrize("part", [0.0, 1e-300, 1e-9])
+def test_rows_that_tie_jobs_to_open_pools_leave_out_who_hardly_comes(part):
+    rare = spares().classes[0].name
+    scenarios = tuple(
+        replace(s, arrivals={**s.arrivals, rare: tuple(part * a for a in s.arrivals[rare])})
+        for s in spares().scenarios
+    )
+    state = Relaxation(SizingData(spares().replace(scenarios=scenarios)), Settings(60.0), 1e-7)
+    with state.values:
+        state.keep_optimum(*state.relax(None, 60, 1e-9, 60.0))
+        before = state.bound
+        state.strengthen(1e-6, 60.0)
+    assert before < state.bound < math.inf
+    assert np.isfinite(state.block_data.matrix.data).all()
+    assert np.abs(state.block_data.matrix.data).max() < 1e6
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_rows_that_tie_jobs_to_open_pools_raise_the_bound_and_keep_the_optimum(seed):
     """They hold in an optimum whatever is rented, put off or waived."""
