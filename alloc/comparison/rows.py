@@ -108,7 +108,8 @@ def gap_to(
 
 def promised_late(outcome: Outcome) -> float:
     """Return how many jobs that may not be refused miss a hard limit in a simulation."""
-    return outcome.metrics.get("num_promised_late", 0.0)
+    # Older stores count late jobs of either kind together.
+    return outcome.metrics.get("num_promised_late", outcome.metrics.get("num_late", 0.0))
 
 
 def is_schedule(outcome: Outcome) -> bool:
