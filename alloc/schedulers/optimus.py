@@ -20,7 +20,7 @@ class _Step(NamedTuple):
     """More tasks of a role, or one level more, and the rate that a job has then."""
 
     role: str | None
-    count: int
+    tasks: int
     demand: tuple[int, ...]
     rate: float
 
@@ -106,7 +106,7 @@ class Optimus(Policy):
         def take(view: JobView, step: _Step) -> Outcome:
             if step.role is None:
                 return round_.step(view)
-            return round_.step_task(view, step.role, step.count)
+            return round_.step_task(view, step.role, step.tasks)
 
         heap: list[tuple[float, int, _Step]] = []
         for k, view in enumerate(competing):

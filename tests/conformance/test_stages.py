@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from random import Random
+from typing import Any
 
 import numpy as np
 import pytest
@@ -28,7 +29,7 @@ BOX = flat_cluster("box", HostType("box", 4, "generic"), 1)
 GRAPH_RULES = ("critical-path", "heft", "shortest-job", "troublesome-first", "weighted-fair")
 
 
-def of(*stages: Stage, job_id: str = "q", **fields: object) -> Instance:
+def of(*stages: Stage, job_id: str = "q", **fields: Any) -> Instance:
     """Return a job with stages on one host of four GPUs."""
     return Instance("one", BOX, (Job(job_id, 0.0, stages=stages, **fields),))
 

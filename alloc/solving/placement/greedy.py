@@ -15,9 +15,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from alloc.formulation import Array
 from alloc.objectives.fragmentation import Shape, fragments, mix_of
@@ -110,7 +111,7 @@ def rules_for(problem: Problem) -> Iterator[Rule]:
 class _Numbers:
     """A number for each host, and up to which change of hosts it is right."""
 
-    values: Array | Counts
+    values: NDArray[Any]
     seen: int
 
 

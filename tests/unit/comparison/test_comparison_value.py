@@ -14,7 +14,7 @@ from alloc.errors import CertificateError, InstanceError
 from alloc.problems.allocation.instance import Instance
 from alloc.problems.allocation.solution import Assignment
 from alloc.report import write_report
-from alloc.schedulers.state import ClusterState, Decision
+from alloc.schedulers.state import ClusterState, Decision, Knowledge
 from alloc.topology import HostType, flat_cluster
 from alloc.verification import verify
 from alloc.workload import Job, rigid_gang
@@ -37,7 +37,7 @@ def evening() -> Instance:
 class Served:
     """Serves jobs in a given order and refuses nobody: who is served last is late."""
 
-    needs = "none"
+    needs: Knowledge = "none"
     information = "a list"
 
     def __init__(self, name: str, order: tuple[str, ...]) -> None:
