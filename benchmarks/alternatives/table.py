@@ -56,7 +56,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     round_milp.by_alloc(round_milp.made(20, seed))  # these load the solvers
     mig_patterns.by_alloc(mig_patterns.made(200, seed, own=False))
     gang_placement.first_placement_s(gang_placement.made(20, seed))
-    event_loop.run(event_loop.stream(100, event_loop.HOSTS, seed))
+    event_loop.compare(100, seeds, hosts=False)
     print_rows("Rounds, beside a MILP of scipy", [rounds(n, seeds) for n in ROUNDS])
     for own, weights in ((False, "weights 1 to 5"), (True, "own weights")):
         print_rows(

@@ -32,4 +32,4 @@ def test_growth_is_read_off_three_sizes():
 def test_the_first_placement_is_timed_and_kept():
     instance = gang_placement.made(16, 1)
     assert gang_placement.first_placement_s(instance) > 0
-    assert all(verdict.holds for verdict in gang_placement.compare(16, 20.0, 1))
+    assert all(verdict.holds for verdict in gang_placement.compare(16, 5.0, 1))

@@ -122,7 +122,7 @@ def test_tetris_by_states_is_tetris_host_by_host(seed: int, skip: bool) -> None:
         tops.append(max(steps))
         reachable.append(steps)
     bundles = np.array(demand)
-    fractions = np.array([v.work_left / v.work for v in views])  # type: ignore[operator]
+    fractions = np.array([v.work_left / v.work for v in views])
     on: list[list[int]] = [[] for _ in views]
     for h in range(len(free)):
         tried: set[int] = set()
