@@ -2,6 +2,7 @@
 
 import pytest
 
+from benchmarks import rule_decisions
 from benchmarks.alternatives import event_loop, gang_placement, mig_patterns, ratios, round_milp
 
 
@@ -33,3 +34,9 @@ def test_the_first_placement_is_timed_and_kept():
     instance = gang_placement.made(16, 1)
     assert gang_placement.first_placement_s(instance) > 0
     assert all(verdict.holds for verdict in gang_placement.compare(16, 5.0, 1))
+
+
+def test_every_decision_of_a_rule_is_timed():
+    spent = rule_decisions.measure(rule_decisions.made(20), "srtf")
+    assert len(spent) > 1
+    assert min(spent) >= 0
