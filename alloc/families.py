@@ -50,7 +50,11 @@ FAMILIES |= {
             objective="progress",
             objectives=tuple(o.name for o in OBJECTIVES.values() if isinstance(o, RoundUtility)),
             models=("arrays", "pyomo", "cpsat"),
-            methods={AUTO: "alloc.solving.round.method:solve_round"},
+            methods={
+                AUTO: "alloc.solving.round.method:solve_round",
+                "partitioned": "alloc.solving.partitioned:round_in_parts",
+            },
+            approximate=("partitioned",),
             features=("refusal",),
             measure=_MEASURE,
             checker=_CHECKER,
@@ -83,8 +87,24 @@ FAMILIES |= {
             objective="makespan",
             objectives=tuple(o.name for o in SCHEDULE_OBJECTIVES),
             goals=True,
-            models=("pyomo", "cpsat"),
+            models=("arrays", "pyomo", "cpsat"),
             methods={AUTO: "alloc.solving.moldable.method:solve_moldable"},
+            conflict="the hosts do not let all jobs run once within their deadlines and the "
+            "horizon; add hosts, drop jobs, or move the limits",
+            measure=_MEASURE,
+            checker="alloc.verification.moldable:verify_moldable",
+        ),
+        Family(
+            name="saturn-spase",
+            code="F3",
+            title="Saturn's SPASE as published: strategy, node, GPUs and start, makespan least",
+            problem=INSTANCE,
+            solution=SCHEDULE,
+            solution_kind="solution",
+            page="alloc.models.saturn_spase",
+            objective="makespan",
+            objectives=("makespan",),
+            models=("pyomo",),
             conflict="the hosts do not let all jobs run once within their deadlines and the "
             "horizon; add hosts, drop jobs, or move the limits",
             measure=_MEASURE,
@@ -120,7 +140,11 @@ FAMILIES |= {
             objective="gpus_placed",
             objectives=tuple(o.name for o in PLACEMENT_OBJECTIVES),
             models=("arrays", "pyomo", "cpsat"),
-            methods={AUTO: "alloc.solving.placement.method:solve_placement"},
+            methods={
+                AUTO: "alloc.solving.placement.method:solve_placement",
+                "partitioned": "alloc.solving.partitioned:place_in_parts",
+            },
+            approximate=("partitioned",),
             features=(
                 "placement rules",
                 "GPU memory",
@@ -288,6 +312,21 @@ FAMILIES |= {
             "modes",
         ),
         Family(
+            name="stages",
+            code="F9",
+            title="Stages: when, in which configuration and on which hosts does each stage run?",
+            problem=INSTANCE,
+            solution=SCHEDULE,
+            solution_kind="solution",
+            page="alloc.models.stages",
+            objective="weighted_jct",
+            objectives=("weighted_jct", "mean_jct", "makespan", "tardiness"),
+            methods={AUTO: "alloc.solving.stages:solve_stages"},
+            features=("stages",),
+            measure=_MEASURE,
+            checker=_CHECKER,
+        ),
+        Family(
             name="pipeline",
             code="F9",
             title="Pipeline: which consecutive layers of a model does each device run?",
@@ -374,6 +413,9 @@ def family_of(problem: Any, name: str | None = None) -> Family:
                 f"{type(problem).__name__} is the problem of no family; give one of: "
                 f"{', '.join(_kinds(FAMILIES.values()))}."
             )
+        if "stages" in getattr(problem, "features", ()):
+            # A graph of stages is a question of its own, which no other family of instances takes.
+            found = [f for f in found if "stages" in f.features]
         return next((f for f in found if f.default), found[0])
     chosen = require_family(name)
     if not chosen.takes(problem):

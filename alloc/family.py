@@ -53,8 +53,11 @@ class Family:
     models
         The models there are: ``arrays``, ``pyomo``, ``cpsat``.
     methods
-        The exact methods of its own by name, ``auto`` first: ``method(problem, objective,
-        settings, start, report)`` returns an `alloc.solving.outcome.Outcome`.
+        The methods of its own by name, ``auto`` first: ``method(problem, objective, settings,
+        start, report)`` returns an `alloc.solving.outcome.Outcome`.
+    approximate
+        The names of those methods that end short of the optimum also with time enough; their bound
+        says how far from it they may be.
     units
         Units of its objectives, where the objectives do not say them; `CURRENCY` for that of the
         problem.
@@ -87,6 +90,7 @@ class Family:
     report: str = ""
     models: tuple[str, ...] = ()
     methods: Mapping[str, str] = field(default_factory=dict)
+    approximate: tuple[str, ...] = ()
     units: Mapping[str, str] = field(default_factory=dict)
     features: tuple[str, ...] = ()
     goals: bool = False
@@ -103,6 +107,11 @@ class Family:
         """The kinds of its documents, with the types that they hold."""
         found = {self.kind: self.problem, self.solution_kind: self.solution}
         return found | ({kind_of_class(self.report): self.report} if self.report else {})
+
+    @property
+    def exact_methods(self) -> tuple[str, ...]:
+        """The names of the methods that go on to the optimum while there is time."""
+        return tuple(name for name in self.methods if name not in self.approximate)
 
     @property
     def page_text(self) -> str:

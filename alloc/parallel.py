@@ -10,6 +10,7 @@ import os
 import pickle
 import sys
 import tempfile
+import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from contextvars import ContextVar
@@ -45,17 +46,16 @@ class Workers:
     """
 
     def __init__(self, count: int, stack: ExitStack) -> None:
+        import joblib
         from joblib.parallel import get_active_backend
 
         self._count = count
+        # joblib makes calls here where there is one worker, also one of a cluster's.
+        self._is_serial = joblib.effective_n_jobs(count) == 1
         self._stack = stack
         self._backend = get_active_backend()[0]
         self._pools: dict[str, joblib.Parallel] = {}
         self._sent: dict[int, Any] = {}
-
-    @property
-    def _is_serial(self) -> bool:
-        return self._count == 1 and _kind(self._backend) not in CLUSTERS
 
     @contextmanager
     def sharing(self, values: Sequence[Any]) -> Iterator[None]:
@@ -111,18 +111,72 @@ class Workers:
         if self._is_serial:
             yield from (function(*given) for given in calls)
             return
-        here = (Path.cwd(), tuple(sys.path))
-        sent = [
-            joblib.delayed(_as_here)(here, function, *(self._sent.get(id(a), a) for a in given))
-            for given in calls
-        ]
         if self._backend.supports_return_generator:
-            yield from self.pool("generator_unordered")(sent)
+            yield from self.start(function, calls)
             return
+        sent = self._as_sent(function, calls)
         # One call for each worker at a time: each batch is known before the next one starts.
         size = max(1, joblib.effective_n_jobs(self._count))
         for first in range(0, len(sent), size):
             yield from self.pool()(sent[first : first + size])
+
+    @property
+    def starts_at_once(self) -> bool:
+        """Whether calls can go on while this process does something else (`start`)."""
+        # Threads hold Python's lock, and within a worker joblib has nothing but threads.
+        own = _kind(self._backend) != "" and bool(self._backend.supports_return_generator)
+        return own and not self._is_serial
+
+    def start(
+        self, function: Callable[..., Out], calls: Sequence[tuple[Any, ...]]
+    ) -> Generator[Out, None, None]:
+        """Start calls, and return the results as they are done; of workers that start at once.
+
+        Whoever may stop before the last one ends them (`end`).
+
+        Parameters
+        ----------
+        function, calls
+            As of `run`.
+        """
+        pool = self.pool("generator_unordered")
+        pool.timeout = None
+        results: Generator[Out, None, None] = pool(self._as_sent(function, calls))
+        return results
+
+    def in_time(self, results: Iterable[Out], seconds: float) -> Iterator[Out]:
+        """Yield the results of `start` that come in time; the calls of the others end then.
+
+        Parameters
+        ----------
+        results
+            What `start` has returned.
+        seconds
+            For how long to wait for each, seconds.
+        """
+        # joblib's error is not Python's own of that name.
+        from multiprocessing import TimeoutError as TooLong
+
+        self.pool("generator_unordered").timeout = seconds
+        with suppress(TooLong, TimeoutError):
+            yield from results
+
+    def end(self, results: Generator[Out, None, None]) -> None:
+        """End the calls of `start` whose results nobody waits for any more."""
+        with warnings.catch_warnings():
+            # joblib warns that calls are cancelled, which is what is wanted.
+            warnings.simplefilter("ignore", UserWarning)
+            results.close()
+
+    def _as_sent(self, function: Callable[..., Out], calls: Sequence[tuple[Any, ...]]) -> list[Any]:
+        """Return calls as joblib takes them, with what stands for values that are sent already."""
+        import joblib
+
+        here = (Path.cwd(), tuple(sys.path))
+        return [
+            joblib.delayed(_as_here)(here, function, *(self._sent.get(id(a), a) for a in given))
+            for given in calls
+        ]
 
 
 _open: ContextVar[Workers | None] = ContextVar("workers", default=None)

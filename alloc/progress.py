@@ -9,7 +9,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from alloc.problems.allocation.instance import Instance
+from alloc.problems.allocation.outages import Downtime, saved_s
 from alloc.problems.allocation.solution import Assignment, Run, Schedule, TaskPlacement
+from alloc.problems.allocation.stages import ends_of_jobs
+from alloc.units import MILLI
 from alloc.workload import Job
 
 WORK_TOLERANCE = 1e-9
@@ -28,11 +31,21 @@ class Progress:
         Completion, seconds since the start of the instance, or None if work is left.
     restarts
         Number of resumptions that cost a restart.
+    failures
+        Number of runs that failed with a host.
+    lost_gpu_s
+        GPU time whose work was lost by them, GPU seconds.
     """
 
     work_left: float
     completion_s: float | None
     restarts: int
+    failures: int = 0
+    lost_gpu_s: float = 0.0
+
+
+NEVER = Downtime(())
+"""No host is ever down."""
 
 
 def same_place(a: Sequence[TaskPlacement], b: Sequence[TaskPlacement]) -> bool:
@@ -41,11 +54,18 @@ def same_place(a: Sequence[TaskPlacement], b: Sequence[TaskPlacement]) -> bool:
     return a is b or a == b or set(a) == set(b)
 
 
-def follow(job: Job, runs: Sequence[Run], running: Assignment | None = None) -> Progress:
+def follow(
+    job: Job,
+    runs: Sequence[Run],
+    running: Assignment | None = None,
+    downtime: Downtime = NEVER,
+) -> Progress:
     """Follow the runs of a job, in order of time, and return what they achieve.
 
     A run that does not continue the one before it seamlessly (same configuration, same hosts, no
     pause) first spends the job's restart cost without progress; the first start of a job is free.
+    A run that ends when one of its hosts goes down has failed: what was not saved is lost
+    (`alloc.workload.Job.checkpoint_s`), counted from where its seamless predecessors began.
 
     Parameters
     ----------
@@ -55,11 +75,15 @@ def follow(job: Job, runs: Sequence[Run], running: Assignment | None = None) -> 
         Its runs sorted by start, not overlapping.
     running
         What the job ran until the start of the instance, if it did.
+    downtime
+        When hosts are down.
     """
     left = job.work_left
     tolerance = WORK_TOLERANCE * job.work
-    restarts = 0
-    pause_left = 0.0
+    restarts = failures = 0
+    lost_gpu_s = pause_left = 0.0
+    # What was left when the state was saved, and the progress since, seconds.
+    saved_left, worked_s = left, 0.0
     before = None if running is None else (running.configuration, running.tasks, 0.0)
     started = running is not None or job.work_done > 0
     for run in runs:
@@ -71,22 +95,46 @@ def follow(job: Job, runs: Sequence[Run], running: Assignment | None = None) -> 
         if not seamless:
             pause_left = job.restart_cost_s if started else 0.0
             restarts += started
+            saved_left, worked_s = left, 0.0
         started = True
         pause = min(pause_left, run.end_s - run.start_s)
         pause_left -= pause
         rate = job.configurations[run.configuration].rate
-        done = rate * (run.end_s - run.start_s - pause)
+        run_s = run.end_s - run.start_s - pause
+        done = rate * run_s
         if rate > 0 and done >= left - tolerance:
-            return Progress(0.0, min(run.start_s + pause + left / rate, run.end_s), restarts)
+            end_s = min(run.start_s + pause + left / rate, run.end_s)
+            return Progress(0.0, end_s, restarts, failures, lost_gpu_s)
         left -= done
+        worked_s += run_s
         before = (run.configuration, run.tasks, run.end_s)
-    return Progress(left, None, restarts)
+        if downtime.fails(run.tasks, run.end_s):
+            kept_s = saved_s(worked_s, job.checkpoint_s)
+            left = saved_left - rate * kept_s
+            failures += 1
+            gpus = job.configurations[run.configuration].demand[0] / MILLI
+            lost_gpu_s += gpus * (worked_s - kept_s)
+            before = None
+    return Progress(left, None, restarts, failures, lost_gpu_s)
+
+
+def progress_of(instance: Instance, schedule: Schedule) -> dict[str, Progress]:
+    """Return what the runs of every job of an instance unfolded achieve, so also of each stage."""
+    running = {assignment.job: assignment for assignment in instance.running}
+    return {
+        job.id: follow(
+            job, schedule.runs_of.get(job.id, ()), running.get(job.id), instance.downtime
+        )
+        for job in instance.unfolded.jobs
+    }
 
 
 def completions(instance: Instance, schedule: Schedule) -> dict[str, float | None]:
     """Return the completion of every job in seconds, None for jobs that do not complete."""
-    running = {assignment.job: assignment for assignment in instance.running}
-    return {
-        job.id: follow(job, schedule.runs_of.get(job.id, ()), running.get(job.id)).completion_s
-        for job in instance.jobs
-    }
+    ends = ends_of_parts(instance, schedule)
+    return ends if instance.unfolded is instance else ends_of_jobs(instance, ends)
+
+
+def ends_of_parts(instance: Instance, schedule: Schedule) -> dict[str, float | None]:
+    """Return the completion of every job of an instance unfolded, so also of each stage."""
+    return {part: found.completion_s for part, found in progress_of(instance, schedule).items()}

@@ -37,7 +37,8 @@ class Limits:
     seed
         Random seed, 0 to 2,147,483,647.
     workers
-        Threads of the solver, 1 or more.
+        Threads of the solver, 1 or more, and of placement, malleable and right-sizing also
+        processes that search: this one, and so many less one beside it.
     memory_mib
         Memory that the search may take beyond what a fresh process holds, MiB, 1 or more; None
         without limit. `alloc.solve` then works in a process of its own, as with ``isolated``. At

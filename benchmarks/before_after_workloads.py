@@ -353,6 +353,11 @@ def run(workload: Workload) -> tuple[float, str]:
 
 
 if __name__ == "__main__":
+    # An editable install answers for every name of the package that its tree has: it would lend the
+    # older tree the modules that came since.
+    sys.meta_path[:] = [
+        finder for finder in sys.meta_path if "__editable__" not in str(finder.__module__)
+    ]
     _home = Path(str(importlib.import_module("alloc").__file__)).resolve()
     if not _home.is_relative_to(Path.cwd().resolve()):
         sys.exit(f"alloc comes from {_home.parent}, not from {Path.cwd()}.")

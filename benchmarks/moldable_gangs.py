@@ -1,8 +1,9 @@
-"""Moldable gangs: the gap that is promised, beside a plain CP-SAT model.
+"""Moldable gangs: the gap that is promised, beside a plain CP-SAT model and Saturn's program.
 
 Wall times are those of a machine of one's own: on a shared one the promise of a size may be missed
 for want of a processor, so that CPU seconds are printed too. The plain model gets so many times as
-long as alloc (``--times``), and must not be better.
+long as alloc (``--times``), and must not be better. Saturn's program as published goes to HiGHS for
+so many seconds (``--saturn``); its makespan is held against the same bound.
 """
 
 from __future__ import annotations
@@ -43,6 +44,7 @@ class Promise:
 
 
 PROMISES = {
+    "6-on-1": Promise({"num_jobs": 6, "num_hosts": 1, "seed": 20}, OPTIMALITY_GAP, 5.0),
     "12-on-2": Promise({"num_jobs": 12, "num_hosts": 2, "seed": 21}, OPTIMALITY_GAP, 5.0),
     "24-on-4": Promise({"num_jobs": 24, "num_hosts": 4, "seed": 22}, 0.02, 60.0),
     "64-on-8": Promise({"num_jobs": 64, "num_hosts": 8, "seed": 23}, 0.03, 120.0),
@@ -64,6 +66,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--id", action="append", choices=list(PROMISES), help="repeat for more")
     parser.add_argument("--objective", action="append", choices=OBJECTIVES)
     parser.add_argument("--times", type=float, default=0.0, help="time of the plain model, in ours")
+    parser.add_argument("--saturn", type=float, default=0.0, help="seconds of Saturn's program")
     parser.add_argument("--share", type=float, default=1.0, help="of the seconds that are promised")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--workers", type=int, default=2)
@@ -98,6 +101,8 @@ def main(argv: Sequence[str] | None = None) -> int:
                     f"{name} {objective} to {promise.gap:.2g}", f"{gap:.3%}", gap <= promise.gap
                 )
             )
+            if arguments.saturn and objective == "makespan":
+                print(saturn_line(instance, arguments.saturn, certificate.bound), flush=True)
             if arguments.times:
                 plain = solve_plainly(
                     instance, objective, seconds * arguments.times, arguments.workers
@@ -114,6 +119,33 @@ def main(argv: Sequence[str] | None = None) -> int:
                     )
                 )
     return conclude(verdicts)
+
+
+def saturn_line(instance: alloc.Instance, seconds: float, bound: float) -> str:
+    """Return what Saturn's program reaches, in a line.
+
+    Parameters
+    ----------
+    instance
+        The gangs.
+    seconds
+        Wall time for building and solving it.
+    bound
+        What is proved of the makespan.
+    """
+    began = time.process_time()
+    result = alloc.solve(
+        instance, "saturn-spase", "pyomo", limits=alloc.Limits(seconds=seconds)
+    ).certificate
+    cpu_s = time.process_time() - began
+    if result.objective is None:
+        return f"  Saturn's program: nothing, {cpu_s:.1f} CPU s"
+    gap = (result.objective - bound) / result.objective
+    own = (result.objective - result.bound) / result.objective
+    return (
+        f"  Saturn's program: {result.objective:.7g}, gap {gap:.2%} to our bound, {own:.1%} to its "
+        f"own, {cpu_s:.1f} CPU s"
+    )
 
 
 if __name__ == "__main__":

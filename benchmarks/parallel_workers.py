@@ -1,4 +1,4 @@
-"""A grid of 40 cells on local processes, Dask and Ray, from 1 to N workers: docs/parallel.md.
+"""A grid of 40 cells on local processes, Dask and Ray, with 1, 2 and 4 workers: docs/parallel.md.
 
 The clock runs from the call of `compare` to its last cell, with workers that are there and have
 done a small grid before. The bounds have no part in it: their time is the solver's limit, whoever
@@ -77,8 +77,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.parallel_workers", description=__doc__
     )
-    parser.add_argument("--most", type=int, default=os.cpu_count(), help="workers, at most")
-    parser.add_argument("--least", type=int, default=1, help="workers, at least")
+    parser.add_argument("--workers", default="1,2,4", help="numbers of workers")
     parser.add_argument("--family", default="elastic-medium", help="stored family of instances")
     parser.add_argument("--repeats", type=int, default=3, help="grids in each turn")
     arguments = parser.parse_args(argv)
@@ -86,8 +85,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     instances = [load(f"{arguments.family}/{k:02d}") for k in range(1, NUM_INSTANCES + 1)]
     best: dict[tuple[str, int], float] = {}
     kinds = list(KINDS)
+    print(f"load of the last minute {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
     print(f"{'workers':10s}{'number':>8s}{'start (s)':>12s}{'40 cells (s)':>14s}")
-    for count in range(arguments.least, arguments.most + 1):
+    for count in map(int, arguments.workers.split(",")):
         for _ in range(TURNS):
             for kind in tuple(kinds):
                 try:
@@ -99,6 +99,9 @@ def main(argv: Sequence[str] | None = None) -> int:
                 best[kind, count] = min(*times, best.get((kind, count), times[0]))
                 print(f"{kind:10s}{count:8d}{start:12.1f}{min(times):14.2f}", flush=True)
     verdicts = []
+    for (kind, count), least in best.items():
+        if (kind, 1) in best:
+            print(f"{kind}, {count} workers: {best[kind, 1] / least:.2f} times as fast as one")
     for kind in KINDS[1:]:
         if (kind, 2) in best:
             ratio = best[kind, 2] / best["loky", 2]

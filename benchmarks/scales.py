@@ -54,7 +54,7 @@ def able(name: str) -> list[str]:
     """Return the backends that have a model of a formulation, and its method."""
     chosen = FAMILIES[name]
     general = [known for known in BACKENDS if backend(known).MODEL_KIND in chosen.models]
-    return [*general, *chosen.methods]
+    return [*general, *chosen.exact_methods]
 
 
 def tiny_instance(seed: int) -> Instance:

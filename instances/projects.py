@@ -13,8 +13,11 @@ import math
 import numpy as np
 
 from alloc.errors import InstanceError
+from alloc.problems.allocation.instance import Instance
 from alloc.problems.project import Activity, Mode, ProjectJob, ProjectProblem, Resource
-from alloc.units import require_count, require_positive
+from alloc.topology import Host, HostType, Topology
+from alloc.units import MILLI, require_count, require_positive
+from alloc.workload import Configuration, Job, Stage, TaskGroup
 
 _STAGE_S = (30.0, 600.0)
 """Shortest and longest stage on one GPU, drawn evenly in its logarithm."""
@@ -93,3 +96,75 @@ def generate_dags(
         jobs.append(ProjectJob(f"job-{j}", round(now, 1), weight, round(due, 1)))
         now += -mean_gap_s * math.log(1 - rng.random())
     return ProjectProblem(name, tuple(activities), (Resource("gpu", num_gpus),), tuple(jobs))
+
+
+def generate_staged(
+    name: str = "staged",
+    *,
+    num_jobs: int = 10,
+    stages: tuple[int, int] = (2, 3),
+    num_hosts: int = 5,
+    gpus_per_host: int = 2,
+    sizes: tuple[int, ...] = (1, 2, 4),
+    mean_gap_s: float = 60.0,
+    seed: int = 0,
+) -> Instance:
+    """Return the jobs of `generate_dags` as an instance, whose stages run on hosts.
+
+    A stage does not pause and keeps the number of GPUs that it starts with.
+
+    Parameters
+    ----------
+    name
+        Name of the instance.
+    num_jobs, stages, sizes, mean_gap_s, seed
+        As in `generate_dags`.
+    num_hosts, gpus_per_host
+        The cluster, 1 or more each.
+
+    Raises
+    ------
+    InstanceError
+        If a number makes no sense.
+    """
+    require_count(num_hosts, name, "num_hosts", least=1)
+    require_count(gpus_per_host, name, "gpus_per_host", least=1)
+    problem = generate_dags(
+        name,
+        num_jobs=num_jobs,
+        stages=stages,
+        num_gpus=num_hosts * gpus_per_host,
+        sizes=sizes,
+        mean_gap_s=mean_gap_s,
+        seed=seed,
+    )
+    box = HostType("box", gpus_per_host, "a100-sxm-40gb")
+    hosts = tuple(Host(f"host-{h}", box.name) for h in range(num_hosts))
+    of_job: dict[str, list[Stage]] = {}
+    for activity in problem.activities:
+        # The work is the time on one GPU, and the rate how many times as fast a mode is.
+        work = activity.modes[0].duration_s
+        ways = tuple(
+            Configuration((TaskGroup("worker", mode.uses["gpu"], MILLI),), work / mode.duration_s)
+            for mode in activity.modes
+        )
+        before = tuple(p.removeprefix(f"{activity.job}/") for p in activity.predecessors)
+        its = of_job.setdefault(activity.job, [])
+        its.append(Stage(activity.id.removeprefix(f"{activity.job}/"), work, ways, before))
+    return Instance(
+        name,
+        Topology(f"{num_hosts} hosts of {gpus_per_host} GPUs", (box,), hosts),
+        tuple(
+            Job(
+                job.id,
+                job.release_s,
+                weight=job.weight,
+                due_date_s=job.due_date_s,
+                elasticity="moldable",
+                preemptible=False,
+                stages=tuple(of_job[job.id]),
+            )
+            for job in problem.jobs
+        ),
+        description={"generator": "generate_staged", "seed": str(seed)},
+    )

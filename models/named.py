@@ -48,9 +48,17 @@ def unique(names: Sequence[str]) -> list[str]:
 
 
 def configuration_names(configurations: Sequence[Configuration]) -> list[str]:
-    """Return a name for each configuration of a job: its tasks, and its GPU type if it has one."""
+    """Return a name for each configuration of a job: tasks, GPU type and technique if it has one.
+
+    For example ``4 worker on a100 by fsdp``.
+    """
     return unique(
-        [c.label if c.gpu_type is None else f"{c.label} on {c.gpu_type}" for c in configurations]
+        [
+            c.label
+            + (f" on {c.gpu_type}" if c.gpu_type else "")
+            + (f" by {c.technique}" if c.technique else "")
+            for c in configurations
+        ]
     )
 
 

@@ -1,41 +1,126 @@
 """The program: its commands, and what holds for all of them."""
 
-from collections.abc import Callable
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import typer
 
-from alloc.cli import (
-    bench,
-    instances,
-    models,
-    policies,
-    schedulers,
-    serving,
-    snapshot,
-    topology,
-    training,
-)
-from alloc.cli.admitting import admit_command
-from alloc.cli.auditing import audit_reward_command
-from alloc.cli.comparing import compare_command
-from alloc.cli.demo import demo_command
-from alloc.cli.door import ErrorHandlingGroup
-from alloc.cli.forecasting import forecast_command
-from alloc.cli.placing import defrag_command, explain_command, place_command
-from alloc.cli.planning import plan_command
-from alloc.cli.planning_template import PlanCommand
-from alloc.cli.ranks import ranks_command
-from alloc.cli.simulating import simulate_command
-from alloc.cli.sizing import operate_command, plan_quotas_command, size_inference_command
-from alloc.cli.solving import solve_command
-from alloc.cli.verifying import verify_command
-from alloc.cli.versions import versions_command
-from alloc.cli.what_if import what_if_command
+from alloc.cli.lazily import Entry, LazyGroup
+
+_COMMANDS = {
+    "Solve and place": {
+        "snapshot": (
+            "snapshot:app",
+            "A cluster as it stands, from Kubernetes or Slurm, as one instance.",
+        ),
+        "solve": (
+            "solving:solve_command",
+            "Solve a problem of any family, with a proof of how good the answer is.",
+        ),
+        "place": (
+            "placing:place_command",
+            "Place a queue on a cluster as it stands, with a proof of how good the placement is.",
+        ),
+        "admit": (
+            "admitting:admit_command",
+            "Accept or refuse jobs with deadlines, and say what each is promised or lacks.",
+        ),
+        "defrag": (
+            "placing:defrag_command",
+            "Re-place running jobs: let a gang in, empty hosts, or use fewer of them.",
+        ),
+        "explain": (
+            "placing:explain_command",
+            "Say why a job cannot start now, and what would let it.",
+        ),
+        "ranks": (
+            "ranks:ranks_command",
+            "Map the ranks of a large training job onto the GPUs of its placement.",
+        ),
+        "verify": (
+            "verifying:verify_command",
+            "Check an answer against every rule of its problem, without any solver.",
+        ),
+    },
+    "Compare and learn": {
+        "compare": (
+            "comparing:compare_command",
+            "Run schedulers on instances, against the certified bound of each instance.",
+        ),
+        "bench": (
+            "bench:app",
+            "Run solvers and schedulers over the library: `alloc bench placement-tiny`.",
+        ),
+        "simulate": (
+            "simulating:simulate_command",
+            "Run a scheduler on an instance and say what happened.",
+        ),
+        "train": ("training:app", "Train learned schedulers; needs PyTorch, `make install-learn`."),
+        "policies": ("policies:app", "Learned policies: ONNX files with a model card."),
+        "audit-reward": (
+            "auditing:audit_reward_command",
+            "Solve an agent's reward exactly and say what maximising it would do to mean JCT.",
+        ),
+    },
+    "Plan capacity": {
+        "plan": (
+            "planning:plan_command",
+            "Find the cheapest hosts to buy or rent for a forecast, with a proof.",
+        ),
+        "what-if": (
+            "what_if:what_if_command",
+            "Change a plan or a cluster and compare with the base: what if a rack is lost, a job "
+            "comes?",
+        ),
+        "forecast": (
+            "forecasting:forecast_command",
+            "Put a forecast into a planning problem: from a history of weeks, or from rates.",
+        ),
+        "operate": (
+            "sizing:operate_command",
+            "Decide which nodes are on and what runs on them until the next event.",
+        ),
+        "size-inference": (
+            "sizing:size_inference_command",
+            "Find the cheapest replicas that serve every request within its latency goals, with a "
+            "proof.",
+        ),
+        "plan-quotas": (
+            "sizing:plan_quotas_command",
+            "Find tenants' quotas under uncertain demand, with a proof of how good they are.",
+        ),
+        "serve": ("serving:app", "Serve over HTTP: solve, place, compare, explain and plan."),
+    },
+    "Look around": {
+        "demo": (
+            "demo:demo_command",
+            "Prove the optimum of a small cluster, and show how far eight schedulers are from it.",
+        ),
+        "instances": ("instances:app", "Stored instances, generators and trace readers."),
+        "topology": ("topology:app", "Topology files: show, convert, formats."),
+        "models": ("models:app", "The formulations and their mathematics."),
+        "schedulers": ("schedulers:app", "The scheduling policies."),
+        "versions": (
+            "versions:versions_command",
+            "Print the versions of alloc, Python and the solvers, and the platform.",
+        ),
+    },
+}
+"""Where commands and groups of them are and what they do, by panel, as the help lists them."""
+
+
+class Program(LazyGroup):
+    """The root command."""
+
+    entries: ClassVar = {
+        name: Entry(where, text, panel, "planning_template:PlanCommand" if name == "plan" else None)
+        for panel, commands in _COMMANDS.items()
+        for name, (where, text) in commands.items()
+    }
+
 
 app = typer.Typer(
     name="alloc",
-    cls=ErrorHandlingGroup,
+    cls=Program,
     rich_markup_mode="markdown",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -67,51 +152,3 @@ def root(
     1 unexpected error, 2 bad input, 3 infeasible, 4 limit reached without a solution, 5 a plan that
     misses its goals when checked, 130 interrupted.
     """
-
-
-_COMMANDS: dict[str, dict[str, typer.Typer | Callable[..., object]]] = {
-    "Solve and place": {
-        "snapshot": snapshot.app,
-        "solve": solve_command,
-        "place": place_command,
-        "admit": admit_command,
-        "defrag": defrag_command,
-        "explain": explain_command,
-        "ranks": ranks_command,
-        "verify": verify_command,
-    },
-    "Compare and learn": {
-        "compare": compare_command,
-        "bench": bench.app,
-        "simulate": simulate_command,
-        "train": training.app,
-        "policies": policies.app,
-        "audit-reward": audit_reward_command,
-    },
-    "Plan capacity": {
-        "plan": plan_command,
-        "what-if": what_if_command,
-        "forecast": forecast_command,
-        "operate": operate_command,
-        "size-inference": size_inference_command,
-        "plan-quotas": plan_quotas_command,
-        "serve": serving.app,
-    },
-    "Look around": {
-        "demo": demo_command,
-        "instances": instances.app,
-        "topology": topology.app,
-        "models": models.app,
-        "schedulers": schedulers.app,
-        "versions": versions_command,
-    },
-}
-"""Commands, and groups of them, as the help lists them."""
-
-for _panel, _commands in _COMMANDS.items():
-    for _name, _command in _commands.items():
-        if isinstance(_command, typer.Typer):
-            app.add_typer(_command, name=_name, rich_help_panel=_panel)
-        else:
-            _cls = PlanCommand if _name == "plan" else None
-            app.command(_name, rich_help_panel=_panel, cls=_cls)(_command)

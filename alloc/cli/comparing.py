@@ -16,6 +16,7 @@ from alloc.cli.clusters import read_cluster
 from alloc.cli.console import Report, make_folder, print_text, progress, show, stdout_width
 from alloc.cli.door import COMMAND_LINE, say
 from alloc.cli.exit_code import ExitCode
+from alloc.cli.failures import FailuresOption, with_failures_of
 from alloc.cli.settings import parse_settings
 from alloc.cli.sources import expanded, read_instance
 from alloc.cli.supervising import leave_words
@@ -55,6 +56,7 @@ def compare_command(
     knowledge: options.KnowledgeOption = "exact",
     work_error: options.WorkErrorOption = 0.0,
     speed_error: options.SpeedErrorOption = 0.0,
+    failures: FailuresOption = None,
     objective: Annotated[
         str,
         typer.Option(
@@ -104,7 +106,10 @@ def compare_command(
     if report is not None:
         require_page(report)
     cluster = read_cluster(topology, host_type)
-    problems = [read_instance(reference, cluster) for reference in expanded(instances)]
+    problems = [
+        with_failures_of(read_instance(reference, cluster), failures)
+        for reference in expanded(instances)
+    ]
     from alloc.comparison import compare
     from alloc.comparison.experiment import distinct_entries
 

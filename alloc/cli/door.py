@@ -39,7 +39,7 @@ class ErrorHandlingGroup(TyperGroup):
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
-        _tidy(self)
+        tidy(self)
 
     def main(
         self,
@@ -91,13 +91,13 @@ class ErrorHandlingGroup(TyperGroup):
         return returned
 
 
-def _tidy(command: Any) -> None:
+def tidy(command: Any) -> None:
     """Let the help show no type behind a flag, which takes no value."""
     for parameter in command.params:
         if getattr(parameter, "is_flag", False) and parameter.metavar is None:
             parameter.metavar = ""
     for child in getattr(command, "commands", {}).values():
-        _tidy(child)
+        tidy(child)
 
 
 def _code_of(error: BaseException) -> ExitCode:

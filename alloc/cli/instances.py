@@ -17,6 +17,7 @@ from alloc.cli.console import (
     show,
 )
 from alloc.cli.door import say
+from alloc.cli.failures import FailuresOption, with_failures_of
 from alloc.cli.settings import parse_settings, split_settings
 from alloc.cli.sources import on_cluster, read_problem
 from alloc.cli.topology import HostTypeOption, TopologyOption
@@ -123,7 +124,7 @@ def _facts_of_other(problem: Any) -> list[tuple[str, object]]:
 
 
 def _facts(problem: "Instance") -> list[tuple[str, object]]:
-    topology, jobs = problem.topology, problem.jobs
+    topology, jobs, parts = problem.topology, problem.jobs, problem.unfolded.jobs
     kinds = sorted({job.elasticity for job in jobs})
     arrivals = [job.arrival_s for job in jobs]
     return [
@@ -131,12 +132,14 @@ def _facts(problem: "Instance") -> list[tuple[str, object]]:
         ("cluster", f"{topology.name}: {topology.num_hosts} hosts, {topology.num_gpus} GPUs"),
         ("GPU types", ", ".join(sorted({t for t in topology.gpu_types if t})) or None),
         ("jobs", f"{len(jobs)} ({', '.join(kinds)})"),
-        ("configurations", sum(len(job.configurations) for job in jobs)),
+        *([("stages", len(parts))] if "stages" in problem.features else []),
+        ("configurations", sum(len(part.configurations) for part in parts)),
         ("arrivals", f"{min(arrivals):g} s to {max(arrivals):g} s"),
         ("deadlines", sum(job.deadline_s is not None for job in jobs)),
         ("slot", "none: continuous time" if problem.slot_s is None else f"{problem.slot_s:g} s"),
         ("horizon", "open" if problem.horizon_s is None else f"{problem.horizon_s:g} s"),
         ("tenants with quota", len(problem.tenants)),
+        ("outages of hosts", len(problem.outages)),
         ("fingerprint", problem.fingerprint),
         *problem.description.items(),
     ]
@@ -165,6 +168,7 @@ def generate_instance(
     ] = "elastic",
     seed: options.SeedOption = 0,
     option: options.PairsOption = None,
+    failures: FailuresOption = None,
     output: NewFile = None,
 ) -> None:
     """Generate an instance of elastic training jobs, or of rigid gangs.
@@ -199,7 +203,7 @@ def generate_instance(
             )
     require_writable(output)
     made = generate(name, num_jobs=num_jobs, num_hosts=num_hosts, seed=seed, **given)
-    _deliver(made, output)
+    _deliver(with_failures_of(made, failures), output)
 
 
 @app.command("import")

@@ -21,6 +21,11 @@ if TYPE_CHECKING:
     from alloc.certificate import Certificate
     from alloc.problems.allocation.instance import Instance
     from alloc.problems.allocation.solution import Allocation
+    from alloc.schedulers.backfilling import Reservation
+
+_RESERVING_S = 1.0
+"""Seconds for the reserved starts at least, when explaining took all the time: a queue of hundreds
+takes less."""
 
 GoalOption = Annotated[
     str,
@@ -205,7 +210,7 @@ def explain_command(
     from alloc.solving.gang.cures import amount
     from alloc.solving.placing.explain import explain
 
-    answers = {}
+    answers, reserved = {}, {}
     ends = time.perf_counter() + time_limit
     with progress(f"explaining {problem.name}", quiet) as report:
         for k, name in enumerate(asked):
@@ -214,11 +219,18 @@ def explain_command(
             answers[name] = explain(
                 problem, name, moves=moves and share > 0, limits=Limits(seconds=share or 1.0)
             )
+        if any(answers.values()):
+            report("reserved starts")
+            reserved = _reserved(problem, max(ends - time.perf_counter(), _RESERVING_S))
     if json:
         print_text(
             json_library.dumps(
                 {
-                    name: {"starts": e is None, **({} if e is None else asdict(e))}
+                    name: {
+                        "starts": e is None,
+                        **({} if e is None else asdict(e)),
+                        **({"reserved": reserved[name].sentence} if e and name in reserved else {}),
+                    }
                     for name, e in answers.items()
                 },
                 indent=2,
@@ -234,7 +246,22 @@ def explain_command(
             # A share of a gang concerns whole GPUs or tasks all the same.
             concerned = amount(math.ceil(round(cure.cost, 6)), cure.unit.removesuffix("s"))
             print_text(f"  - {cure.sentence} ({concerned} concerned)")
+        if name in reserved:
+            print_text(f"  {reserved[name].sentence}")
     return ExitCode.SOLVED
+
+
+def _reserved(problem: "Instance", seconds: float) -> "dict[str, Reservation]":
+    """Return the starts reserved for jobs that wait; none where rules or time leave none."""
+    from alloc.clock import time_limit
+    from alloc.errors import OutOfTime, UnsupportedFeatureError
+    from alloc.simulation.reserved import reserved_starts
+
+    try:
+        with time_limit(seconds):
+            return reserved_starts(problem)
+    except (OutOfTime, UnsupportedFeatureError):
+        return {}
 
 
 def _headline(problem: "Instance", placed: "Allocation") -> str:

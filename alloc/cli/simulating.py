@@ -14,6 +14,7 @@ from alloc.cli.comparing import name_and_options, require_errors_seen
 from alloc.cli.console import print_json, progress, require_writable, save, show
 from alloc.cli.door import say
 from alloc.cli.exit_code import ExitCode
+from alloc.cli.failures import FailuresOption, with_failures_of
 from alloc.cli.settings import parse_settings
 from alloc.cli.sources import read_instance
 from alloc.cli.topology import HostTypeOption, TopologyOption
@@ -47,6 +48,7 @@ def simulate_command(
             metavar="SECONDS", help="Simulated time at which to stop.", show_default=False
         ),
     ] = None,
+    failures: FailuresOption = None,
     seed: options.SeedOption = 0,
     output: Annotated[
         Path | None,
@@ -65,6 +67,7 @@ def simulate_command(
     require_writable(output)
     require_errors_seen(knowledge, work_error, speed_error)
     problem = read_instance(instance, read_cluster(topology, host_type))
+    problem = with_failures_of(problem, failures)
     from alloc.schedulers import make_scheduler
     from alloc.simulation import simulate
 

@@ -222,10 +222,9 @@ def read_problem(reference: str, cluster: Cluster | None = None) -> Any:
     """
     if not _is_document(reference):
         from alloc.instances import load_problem, manifest
-        from alloc.instances.stored_planning import EXAMPLES
 
         others = {entry.id: entry for entry in manifest(None) if entry.kind != "instance"}
-        if reference not in others and reference not in EXAMPLES:
+        if reference not in others and not _is_planning_example(reference):
             return read_instance(reference, cluster)
         if cluster is not None:
             kind = others[reference].kind if reference in others else "planning"
@@ -247,6 +246,14 @@ def read_problem(reference: str, cluster: Cluster | None = None) -> Any:
             f"was expected; give one of: {', '.join(kinds)}."
         )
     return found
+
+
+def _is_planning_example(reference: str) -> bool:
+    if "/" in reference:  # the id of a stored problem; the examples take long to load
+        return False
+    from alloc.instances.stored_planning import EXAMPLES
+
+    return reference in EXAMPLES
 
 
 def read_answer(path: Path) -> Any:

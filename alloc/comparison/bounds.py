@@ -7,20 +7,30 @@ import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from alloc.certificate import OPTIMALITY_GAP, Certificate
+from alloc.certificate import OPTIMALITY_GAP, Certificate, beats
 from alloc.comparison.measures import measure_schedule
 from alloc.comparison.settings import Settings, key_of
 from alloc.comparison.store import Item, StoreError
 from alloc.errors import AllocError, CertificateError
-from alloc.objectives import objective
+from alloc.objectives import Sense, objective, without_late
 from alloc.problems.allocation.instance import Instance
 from alloc.problems.allocation.solution import Schedule, Solution
 from alloc.release import alloc_version
 from alloc.result import Limits, Result
+from alloc.verification import verify
 from alloc.verification.moldable import verify_moldable
 
 BOUND_TOLERANCE = 1e-6
-"""Relative amount by which rounding may put a schedule below a bound; more is a false bound."""
+"""Relative amount by which rounding may put a schedule beyond a bound; more is a false bound."""
+
+
+def is_better(value: float, than: float, sense: Sense) -> bool:
+    """Return whether a value of the objective is better than another, to the last digit."""
+    return value < than if sense == "min" else value > than
+
+
+SIMULATED = "the best simulation"
+"""Whose schedule it is where hosts fail: none is solved then."""
 
 
 @dataclass(frozen=True)
@@ -56,8 +66,13 @@ class Bound:
         return None if self.result is None else self.result.certificate
 
     @property
+    def sense(self) -> Sense:
+        """Whether less or more of the objective is better; less where nothing was solved."""
+        return "min" if self.certificate is None else self.certificate.sense
+
+    @property
     def value(self) -> float | None:
-        """The proved lower bound, 0 or more, or None when nothing useful is proved."""
+        """The proved bound, 0 or more, or None when nothing useful is proved."""
         if self.result is None:
             return None
         bound = self.result.certificate.bound
@@ -114,6 +129,10 @@ def solve_bound(instance: Instance, settings: Settings, start: Schedule | None =
     """
     from alloc.solving import solve
 
+    if instance.outages:
+        return _bound_despite_outages(instance, settings, start)
+    if start is not None:
+        start = without_late(instance, start, _LATE)
     if settings.formulation == "moldable" and not runs_once(instance):
         return Bound(
             instance.name,
@@ -145,6 +164,42 @@ def solve_bound(instance: Instance, settings: Settings, start: Schedule | None =
     return Bound(instance.name, instance.fingerprint, result, metrics, error_line)
 
 
+def without_outages(instance: Instance) -> Instance:
+    """Return an instance whose bound holds for every schedule among outages of hosts.
+
+    Take such a schedule. Let runs that fail in a slot last to its end, where nothing else could
+    begin on their hosts, and end a job's runs when its work is done. Nothing is lost now, and no
+    restart is new, so no job completes later; and all rules hold but one: what failed may pause,
+    preemptible or not. So every job may, here.
+
+    Parameters
+    ----------
+    instance
+        The instance.
+    """
+    jobs = tuple(job.replace(preemptible=True) for job in instance.jobs)
+    return instance.replace(jobs=jobs, outages=())
+
+
+def _bound_despite_outages(instance: Instance, settings: Settings, start: Schedule | None) -> Bound:
+    """Return the bound of the instance without its outages, and the schedule to start from.
+
+    A solved schedule would use hosts that are down, and the simulated one keeps no rule of slots
+    where a run failed: neither is of use to the other.
+    """
+    solved = solve_bound(without_outages(instance), settings)
+    if solved.result is None:
+        return replace(solved, fingerprint=instance.fingerprint)
+    certificate = solved.result.certificate.replace(
+        fingerprint=instance.fingerprint, objective=None, verified=False
+    )
+    if certificate.status != "infeasible":
+        certificate = certificate.replace(status="no_solution")
+    result: Result[Solution] = Result(None, certificate, solved.result.log)
+    bound = Bound(instance.name, instance.fingerprint, result, {}, solved.error)
+    return bound if start is None else with_schedule(bound, instance, start, SIMULATED)
+
+
 def runs_once(instance: Instance) -> bool:
     """Return whether each job of every schedule runs once, as the bound of "moldable" takes it.
 
@@ -167,7 +222,9 @@ def runs_once(instance: Instance) -> bool:
 
 
 def _formulation(instance: Instance, settings: Settings, start: Schedule | None) -> str:
-    """Return what is solved: in continuous time, jobs that run once have a sharper formulation."""
+    """Return what is solved: stages, and jobs that run once in continuous time, stand apart."""
+    if "stages" in instance.features:
+        return "stages"
     if (
         settings.formulation != "malleable"
         or settings.backend != "auto"
@@ -182,6 +239,10 @@ def _formulation(instance: Instance, settings: Settings, start: Schedule | None)
     return "moldable" if whole and kept else settings.formulation
 
 
+_LATE = "it would be complete after its deadline."
+"""Why a job that may be refused is left out of a simulated schedule in which it is late."""
+
+
 def with_schedule(bound: Bound, instance: Instance, schedule: Schedule, source: str) -> Bound:
     """Return a bound with a simulated schedule as its best one, where that is better.
 
@@ -192,26 +253,29 @@ def with_schedule(bound: Bound, instance: Instance, schedule: Schedule, source: 
     instance
         The instance.
     schedule
-        A schedule that keeps every rule.
+        A schedule that keeps every rule, but for jobs that may be refused and are late.
     source
         Who ran it.
     """
     certificate = bound.certificate
     if bound.result is None or certificate is None:
         return bound
+    sense, known = certificate.sense, certificate.objective
     value = objective(certificate.objective_name).evaluate(instance, schedule)
-    if certificate.objective is not None and certificate.objective <= value:
+    if known is not None and not is_better(value, known, sense):
+        return bound
+    kept = without_late(instance, schedule, _LATE)
+    if kept is not schedule and verify(instance, kept):
         return bound
     # Within rounding the schedule itself shows how far the bound can hold; see `check_bound`.
-    better = certificate.replace(
-        objective=value, bound=min(certificate.bound, value), verified=True, status="feasible"
-    )
+    closest = max(certificate.bound, value) if sense == "max" else min(certificate.bound, value)
+    better = certificate.replace(objective=value, bound=closest, verified=True, status="feasible")
     if better.gap is not None and better.gap <= OPTIMALITY_GAP:
         better = better.replace(status="optimal")
     return replace(
         bound,
-        result=Result(schedule, better, bound.result.log),
-        metrics=measure_schedule(instance, schedule),
+        result=Result(kept, better, bound.result.log),
+        metrics=measure_schedule(instance, kept),
         error=None,
         source=source,
     )
@@ -235,15 +299,16 @@ def stronger(bound: Bound, stored: Bound | None) -> Bound:
     if bound.result is None or stored is None or stored.certificate is None:
         return bound
     now, then = bound.result.certificate, stored.certificate
-    if then.bound <= now.bound or now.objective is None:
+    if not is_better(now.bound, then.bound, now.sense) or now.objective is None:
         return bound
-    if now.objective < then.bound * (1 - BOUND_TOLERANCE):
+    if beats(now.objective, then.bound, now.sense, tolerance=BOUND_TOLERANCE):
         raise CertificateError(
-            f"a schedule of {bound.instance} has {now.objective:g} s, better than the bound of "
-            f"{then.bound:g} s that {then.backend} ({then.backend_version}) claimed in an earlier "
+            f"a schedule of {bound.instance} has {now.objective:g}, better than the bound of "
+            f"{then.bound:g} that {then.backend} ({then.backend_version}) claimed in an earlier "
             "solve; the claim is false, so report it with the instance."
         )
-    proved = now.replace(bound=min(then.bound, now.objective), bound_proof=then.bound_proof)
+    closest = max if now.sense == "max" else min
+    proved = now.replace(bound=closest(then.bound, now.objective), bound_proof=then.bound_proof)
     if proved.gap is not None and proved.gap <= OPTIMALITY_GAP:
         proved = proved.replace(status="optimal")
     return replace(bound, result=replace(bound.result, certificate=proved))

@@ -19,9 +19,10 @@ from alloc.objectives import objective
 from alloc.problems.allocation.instance import Instance
 from alloc.release import alloc_version
 
-_MEANING = 2
-"""Raised when a scheduler's name or default comes to mean something else within a version: work
-stored under the old meaning must not stand in for the new. 2: `srtf` goes by time."""
+_MEANING = 3
+"""Raised when a scheduler's name or default comes to mean something else within a version, or what
+is measured grows: work stored under the old meaning must not stand in for the new. 2: `srtf` goes
+by time. 3: late jobs that may not be refused are counted by themselves."""
 
 
 @dataclass(frozen=True)

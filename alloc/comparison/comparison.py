@@ -11,7 +11,7 @@ from os import PathLike
 from typing import Any, get_args
 
 from alloc.certificate import BoundProof, Certificate
-from alloc.comparison.bounds import Bound, unpack_bound, with_schedule
+from alloc.comparison.bounds import Bound, is_better, unpack_bound, with_schedule
 from alloc.comparison.cells import Outcome
 from alloc.comparison.intervals import Interval, Method
 from alloc.comparison.records import (
@@ -22,7 +22,14 @@ from alloc.comparison.records import (
     unpack_instance,
     unpack_outcome,
 )
-from alloc.comparison.rows import Row, best_outcomes, check_bound, gap_to, plain
+from alloc.comparison.rows import (
+    Row,
+    best_outcomes,
+    check_bound,
+    gap_to,
+    plain,
+    promised_late,
+)
 from alloc.comparison.schedules import unpack_schedule
 from alloc.comparison.settings import OPTIMUM, Settings
 from alloc.comparison.store import Store, StoreError
@@ -64,7 +71,8 @@ class Comparison(Tabular):
     outcomes: Mapping[str, Outcome]
 
     def __post_init__(self) -> None:
-        best = best_outcomes(self.experiment.cells, self.outcomes)
+        sense = self.settings.sense
+        best = best_outcomes(self.experiment.cells, self.outcomes, sense)
         bounds = dict(self.bounds)
         for fingerprint, (label, seed, outcome) in best.items():
             bound = bounds.get(fingerprint)
@@ -74,9 +82,11 @@ class Comparison(Tabular):
             if certificate is None or certificate.status == "infeasible":
                 continue
             known = certificate.objective
-            # A schedule below the bound is left for `rows` to refuse.
-            gap = gap_to(bound.value, outcome.objective, rounding=self._rounding(fingerprint))
-            if (known is None or outcome.objective < known) and (gap is None or gap >= 0):
+            # A schedule beyond the bound is left for `rows` to refuse.
+            rounding = self._rounding(fingerprint)
+            gap = gap_to(bound.value, outcome.objective, rounding=rounding, sense=sense)
+            better = known is None or is_better(outcome.objective, known, sense)
+            if better and (gap is None or gap >= 0):
                 bounds[fingerprint] = with_schedule(
                     bound,
                     self.instances[fingerprint],
@@ -344,8 +354,8 @@ class Comparison(Tabular):
         if found is not None and outcome.error is None:
             rounding = self._rounding(fingerprint)
             check_bound(found, f"{label} on {instance.name}, seed {seed}", outcome, rounding)
-            late = outcome.metrics.get("num_late", 0.0)
-            gap = gap_to(found.value, outcome.objective, late, rounding)
+            late = promised_late(outcome)
+            gap = gap_to(found.value, outcome.objective, late, rounding, self.settings.sense)
         if found is not None:
             value = found.value
         return Row(
@@ -374,6 +384,7 @@ class Comparison(Tabular):
         certificate = bound.certificate
         value = None if certificate is None else certificate.objective
         error = bound.error
+        rounding, sense = self._rounding(bound.fingerprint), self.settings.sense
         if error is None and value is None:
             error = f"no schedule found: {_why_none(certificate)}"
         return Row(
@@ -386,9 +397,7 @@ class Comparison(Tabular):
             _CLAIRVOYANT,
             float("inf") if value is None else value,
             bound.value,
-            None
-            if value is None
-            else gap_to(bound.value, value, rounding=self._rounding(bound.fingerprint)),
+            None if value is None else gap_to(bound.value, value, rounding=rounding, sense=sense),
             bound.metrics,
             {},
             0.0 if certificate is None else certificate.seconds,

@@ -11,6 +11,7 @@ from importlib.metadata import PackageNotFoundError, version
 from os import PathLike, cpu_count
 from typing import Any, Literal
 
+from alloc.certificate import beats
 from alloc.comparison.bounds import (
     BOUND_TOLERANCE,
     Bound,
@@ -103,8 +104,8 @@ def compare(
     knowledge, work_error, speed_error
         What every scheduler is told, see `Settings`.
     objective
-        What the gap is about: the name of a cost of schedules, or a weighted sum of some, such as
-        ``weighted_jct + 10 makespan``.
+        What the gap is about: the name of a cost of schedules, a weighted sum of some, such as
+        ``weighted_jct + 10 makespan``, or ``value``, where jobs may be refused.
     formulation, backend, time_limit_s
         The solve for the bound of each instance, its time in seconds. It begins from the best
         schedule that was simulated, and improves it until the gap is closed or the time is over.
@@ -215,7 +216,7 @@ class _Run:
         """Return the bound of each instance, by fingerprint, and the best schedule with it."""
         keys = {bound_key(instance, settings): instance for instance in instances}
         rows = [(c.key, c.instance.fingerprint, c.entry.label, c.seed) for c in cells]
-        best = best_outcomes(rows, outcomes)
+        best = best_outcomes(rows, outcomes, settings.sense)
         found: dict[str, Bound] = {}
         stored: dict[str, Bound] = {}
         for key, item in self._stored(keys):
@@ -288,7 +289,9 @@ def _begins_better(outcome: Outcome, bound: Bound) -> bool:
         return False
     known = certificate.objective
     # Above rounding: what is simulated again is the same to the last digit, the solve is not.
-    return known is None or outcome.objective < known * (1 - BOUND_TOLERANCE)
+    return known is None or beats(
+        outcome.objective, known, certificate.sense, tolerance=BOUND_TOLERANCE
+    )
 
 
 def _simulate(instance: Instance, entry: Entry, seed: int, settings: Settings) -> Outcome:

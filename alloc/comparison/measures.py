@@ -12,7 +12,8 @@ import numpy as np
 from alloc.comparison.settings import OPTIMUM
 from alloc.problems.allocation.instance import Instance
 from alloc.problems.allocation.solution import Schedule
-from alloc.progress import completions
+from alloc.problems.allocation.stages import ends_of_jobs, starts_of_jobs
+from alloc.progress import progress_of
 
 if TYPE_CHECKING:
     from alloc.simulation import SimulationResult
@@ -60,6 +61,8 @@ MEASURES: Mapping[str, Measure] = {
         Measure("p95_jct_s", "p95 JCT (s)", importance=0),
         Measure("p99_jct_s", "p99 JCT (s)", importance=2),
         Measure("makespan_s", "makespan (s)", importance=0),
+        Measure("failures", "failed runs", only_if_any=True),
+        Measure("lost_gpu_h", "GPU h lost", importance=0, only_if_any=True),
         Measure("utilisation", "GPU use (%)", 100.0),
         Measure("mean_fairness", "mean fairness ρ"),
         Measure("max_fairness", "worst fairness ρ", importance=2),
@@ -85,7 +88,8 @@ def measure_schedule(instance: Instance, schedule: Schedule) -> dict[str, float]
     """Return the measures of a solved schedule, defined as for a simulation."""
     from alloc.simulation import SimulationResult
 
-    ends = completions(instance, schedule)
+    achieved = progress_of(instance, schedule)
+    ends = ends_of_jobs(instance, {part: found.completion_s for part, found in achieved.items()})
     runs_of = schedule.runs_of
     solved = SimulationResult(
         instance=instance,
@@ -95,12 +99,14 @@ def measure_schedule(instance: Instance, schedule: Schedule) -> dict[str, float]
         speed_error=0.0,
         schedule=schedule,
         completion_s=ends,
-        start_s={j.id: r[0].start_s if (r := runs_of.get(j.id)) else None for j in instance.jobs},
+        start_s=starts_of_jobs(instance, {job: runs[0].start_s for job, runs in runs_of.items()}),
         # Nothing was decided over time, and nothing is late: the checker saw to the limits.
         decision_s=np.zeros(0),
         end_s=max((end for end in ends.values() if end is not None), default=0.0),
         restarts=0,
         migrations=0,
+        failures=sum(found.failures for found in achieved.values()),
+        lost_gpu_s=math.fsum(found.lost_gpu_s for found in achieved.values()),
         late=(),
         notes={},
         verified=True,

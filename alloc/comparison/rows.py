@@ -7,9 +7,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from alloc.comparison.bounds import BOUND_TOLERANCE, Bound
+from alloc.comparison.bounds import BOUND_TOLERANCE, Bound, is_better
 from alloc.comparison.cells import Outcome
 from alloc.errors import CertificateError
+from alloc.objectives import Sense
 
 
 @dataclass(frozen=True)
@@ -31,8 +32,9 @@ class Row:
     bound
         The certified bound of the instance, or None.
     gap
-        ``objective / bound - 1``; None without a bound, with jobs that never complete, or with jobs
-        that miss a hard limit which the bound assumes is kept.
+        ``objective / bound - 1``, of a value ``1 - objective / bound``; None without a bound, with
+        jobs that never complete, or with jobs that miss a hard limit which the bound assumes is
+        kept.
     metrics
         Measures by name.
     notes
@@ -67,12 +69,18 @@ class Row:
 
 
 def gap_to(
-    bound: float | None, objective: float, late: float = 0.0, rounding: float = 0.0
+    bound: float | None,
+    objective: float,
+    late: float = 0.0,
+    rounding: float = 0.0,
+    sense: Sense = "min",
 ) -> float | None:
-    """Return ``objective / bound - 1``, or None when the two cannot be compared.
+    """Return how far an objective is from the bound, or None when the two cannot be compared.
 
-    Nor can they where the bound is 0 and the objective is more: no ratio says how far it is. What
-    rounding puts below the bound has a gap of 0.
+    That is ``objective / bound - 1`` of a cost, and ``1 - objective / bound`` of a value: the part
+    of what is possible that is lost. Nor can they be compared where the bound is 0 and the
+    objective is not: no ratio says how far it is. What rounding puts beyond the bound has a gap of
+    0.
 
     Parameters
     ----------
@@ -81,10 +89,12 @@ def gap_to(
     objective
         Value of a schedule.
     late
-        Number of jobs that miss their deadline: the bound is for schedules without any.
+        Number of promised jobs that miss their deadline: the bound is for schedules without any.
     rounding
         Difference that counts as none, in the objective's unit
         (`alloc.objectives.Objective.rounding`): a tardiness of 0 has no relative one.
+    sense
+        Whether less or more of the objective is better.
     """
     if bound is None or late or not math.isfinite(objective):
         return None
@@ -92,17 +102,26 @@ def gap_to(
         return 0.0
     if bound == 0.0:
         return None
-    gap = objective / bound - 1.0
+    gap = objective / bound - 1.0 if sense == "min" else 1.0 - objective / bound
     return 0.0 if -BOUND_TOLERANCE <= gap < 0 else gap
 
 
+def promised_late(outcome: Outcome) -> float:
+    """Return how many jobs that may not be refused miss a hard limit in a simulation."""
+    # Older stores count late jobs of either kind together.
+    return outcome.metrics.get("num_promised_late", outcome.metrics.get("num_late", 0.0))
+
+
 def is_schedule(outcome: Outcome) -> bool:
-    """Return whether a simulation left a schedule of all jobs that keeps every rule."""
+    """Return whether a simulation left a schedule of all promised jobs that keeps every rule.
+
+    Jobs that may be refused and are late can be left out of it (`alloc.objectives.without_late`).
+    """
     return (
         outcome.error is None
         and outcome.schedule is not None
         and math.isfinite(outcome.objective)
-        and not outcome.metrics.get("num_late", 0.0)
+        and not promised_late(outcome)
     )
 
 
@@ -112,12 +131,12 @@ def check_bound(bound: Bound, label: str, outcome: Outcome, rounding: float = 0.
     Raises
     ------
     CertificateError
-        If the schedule's objective is below the bound beyond rounding.
+        If the schedule's objective is better than the bound beyond rounding.
     """
     if outcome.error is not None:
         return
-    late = outcome.metrics.get("num_late", 0.0)
-    gap = gap_to(bound.value, outcome.objective, late, rounding)
+    late = promised_late(outcome)
+    gap = gap_to(bound.value, outcome.objective, late, rounding, bound.sense)
     certificate = bound.certificate
     if certificate is not None and certificate.status == "infeasible" and is_schedule(outcome):
         raise CertificateError(
@@ -132,14 +151,17 @@ def check_bound(bound: Bound, label: str, outcome: Outcome, rounding: float = 0.
             else f" by {certificate.backend} ({certificate.backend_version})"
         )
         raise CertificateError(
-            f"{label} has objective {outcome.objective!r}, below the bound {bound.value!r} proved"
+            f"{label} has objective {outcome.objective!r}, "
+            f"{'below' if bound.sense == 'min' else 'above'} the bound {bound.value!r} proved"
             f"{by} for {bound.instance}; the bound is false, so report it with the instance and "
             "trust no gap to it."
         )
 
 
 def best_outcomes(
-    cells: Iterable[tuple[str, str, str, int]], outcomes: Mapping[str, Outcome]
+    cells: Iterable[tuple[str, str, str, int]],
+    outcomes: Mapping[str, Outcome],
+    sense: Sense = "min",
 ) -> dict[str, tuple[str, int, Outcome]]:
     """Return the best simulated schedule of each instance: scheduler, seed and outcome.
 
@@ -149,13 +171,16 @@ def best_outcomes(
         For each cell its key, the fingerprint of the instance, the scheduler and the seed.
     outcomes
         What came of each cell, by key.
+    sense
+        Whether less or more of the objective is better.
     """
     best: dict[str, tuple[str, int, Outcome]] = {}
     for key, fingerprint, label, seed in cells:
         outcome = outcomes.get(key)
         if outcome is None or not is_schedule(outcome):
             continue
-        if fingerprint not in best or outcome.objective < best[fingerprint][2].objective:
+        known = best.get(fingerprint)
+        if known is None or is_better(outcome.objective, known[2].objective, sense):
             best[fingerprint] = (label, seed, outcome)
     return best
 

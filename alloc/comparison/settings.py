@@ -11,13 +11,15 @@ from typing import Any, get_args
 
 from alloc.errors import InstanceError, nearest
 from alloc.families import require_family
-from alloc.objectives import ScheduleObjective, WeightedSum, objective
+from alloc.objectives import ScheduleObjective, Sense, WeightedSum, objective
 from alloc.schedulers.state import Knowledge, Scheduler
 from alloc.simulation.information import require_errors
 from alloc.units import require_positive
 
 OPTIMUM = "optimum"
 """Name of the row of the solved schedule, which no scheduler may have."""
+VALUE = "value"
+"""The one objective of which more is better: what the jobs that complete in time are worth."""
 
 
 @dataclass(frozen=True)
@@ -118,10 +120,11 @@ class Settings:
     speed_error
         Largest relative error of the estimate of speed, 0 or more and below 1.
     objective
-        What the gap is about: the name of a cost of schedules, or a weighted sum of some, such as
-        ``weighted_jct + 10 makespan``.
+        What the gap is about: the name of a cost of schedules, a weighted sum of some, such as
+        ``weighted_jct + 10 makespan``, or ``value``: what the jobs that complete in time are worth.
     formulation, backend
-        What is solved for the bound, and by what.
+        What is solved for the bound, and by what. The bound of a value is always that of
+        ``admission``, where jobs may be refused.
     time_limit_s
         Wall time of the solve for the bound of one instance, seconds.
     solver_seed
@@ -149,13 +152,22 @@ class Settings:
         require_positive(self.time_limit_s, where, "time_limit_s")
         found = objective(self.objective)
         terms = [term for _, term in found.terms] if isinstance(found, WeightedSum) else [found]
-        if not all(isinstance(term, ScheduleObjective) and term.sense == "min" for term in terms):
+        if self.objective != VALUE and not all(
+            isinstance(term, ScheduleObjective) and term.sense == "min" for term in terms
+        ):
             raise InstanceError(
                 f'{where}: objective "{self.objective}" is not a cost of schedules; '
-                "choose for example weighted_jct."
+                f"choose for example weighted_jct, or {VALUE}."
             )
+        if self.objective == VALUE and self.formulation == "malleable":
+            object.__setattr__(self, "formulation", "admission")
         # Refused here, and not after all schedulers have run, for want of a bound.
         require_family(self.formulation).require_objective(None, self.objective)
+
+    @property
+    def sense(self) -> Sense:
+        """Whether less or more of the objective is better."""
+        return objective(self.objective).sense
 
     def to_dict(self) -> dict[str, Any]:
         """Return the settings as plain JSON values."""

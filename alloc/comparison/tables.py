@@ -164,10 +164,16 @@ def _gap_table(comparison: Comparison, by: By, name: str, group: Sequence[Summar
         remarks.append(f"± is the half width of the 95 % confidence interval over {over}.")
     elif sampled:
         remarks.append(f"All {sampled[0].over} gave the same gap, so that no interval is shown.")
-    if any("num_late" in s.metrics and s.metrics["num_late"].mean > 0 for s in group):
+    broken = [s.metrics["num_promised_late"] for s in group if "num_promised_late" in s.metrics]
+    if any(number.mean > 0 for number in broken):
         remarks.append(
             "No gap is shown where jobs miss a hard deadline: the bound is for schedules that "
             "keep them."
+        )
+    if comparison.settings.sense == "max":
+        remarks.append(
+            "The gap is the part of the proved value that is lost. A job that is refused or late "
+            "is worth nothing."
         )
     remarks += _fallbacks(comparison, by, name)
     remarks += _failures(comparison, by, name)
@@ -280,10 +286,11 @@ def certificate_sentence(bound: Bound) -> str:
         "none": "nothing is proved",
     }[certificate.bound_proof]
     words = objective_words(certificate.objective_name)
-    unit = objective(certificate.objective_name).unit
+    is_cost = certificate.sense == "min"
+    side, other = ("below", "above") if is_cost else ("above", "below")
     proof = (
-        f"No schedule of {bound.instance} has a {words} below {show_exact(bound.value)} {unit}; "
-        f"{word}."
+        f"No schedule of {bound.instance} has a {words} {side} "
+        f"{show_amount(bound.value, certificate.objective_name)}; {word}."
     )
     if certificate.objective is None:
         return f"{proof} No schedule was found: {_stopped(certificate)}"
@@ -291,16 +298,22 @@ def certificate_sentence(bound: Bound) -> str:
     if certificate.status == "optimal":
         return f"{proof} The schedule found attains it ({checked})."
     whose = "" if bound.source is None else f"; it is that of {bound.source}"
-    gap = gap_to(bound.value, certificate.objective)
-    above = "" if gap is None else f", at most {show_percent(gap)} above the optimum"
+    gap = gap_to(bound.value, certificate.objective, sense=certificate.sense)
+    away = "" if gap is None else f", at most {show_percent(gap)} {other} the optimum"
+    found = show_amount(certificate.objective, certificate.objective_name)
     return (
-        f"{proof} The best schedule found has {show_exact(certificate.objective)} {unit}{above} "
+        f"{proof} The best schedule found has {found}{away} "
         f"({checked}{whose}; {_stopped(certificate)})."
     )
 
 
 def _time_sentence(instance: Instance) -> str:
     """Return for which schedules the bound holds."""
+    if instance.outages:
+        return (
+            "The bound is that of the cluster without its outages, where every job may pause: it "
+            "holds, as nothing gets done sooner where hosts fail. "
+        ) + _time_sentence(instance.replace(outages=()))
     if instance.slot_s is None:
         return "Time is continuous: the bound holds for schedules that change at any moment."
     return (
@@ -353,6 +366,12 @@ def show_interval(interval: Interval, scale: float = 1.0) -> str:
     return (
         f"{show_number(mean)} ± {half:.2g}" if half < 100 else f"{show_number(mean)} ± {half:,.0f}"
     )
+
+
+def show_amount(value: float, name: str) -> str:
+    """Return a claimed value of an objective with its unit; weights are numbers without one."""
+    unit = objective(name).unit
+    return show_exact(value) if unit == "weight" else f"{show_exact(value)} {unit}"
 
 
 def show_exact(value: float) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 
 from alloc.certificate import Certificate
 from alloc.problems.allocation.instance import Affinity, Instance, Moves, Tenant
+from alloc.problems.allocation.outages import Outage
 from alloc.problems.allocation.solution import Assignment, Run, Schedule, TaskPlacement
 from alloc.problems.operation.jobs import EarlyStop, OperationJob
 from alloc.problems.operation.nodes import NodePool, NodeType
@@ -65,6 +66,7 @@ DESCRIPTIONS: Mapping[Any, Mapping[str, str]] = {
     Configuration: {
         "rate": "Work units per second, 0 or more.",
         "gpu_type": "GPU type that the tasks' hosts must have.",
+        "technique": "Name of the parallelism that reaches the rate, for people.",
         "within": 'Level ("host" or one of levels) that must hold all tasks in one domain.',
     },
     PlacementRules: {
@@ -72,8 +74,9 @@ DESCRIPTIONS: Mapping[Any, Mapping[str, str]] = {
         "preferred": "Level that should hold all tasks in one domain.",
     },
     Job: {
-        "work": "Total work, work units of the rates, more than 0.",
-        "configurations": "Name of one of configuration_sets, or a list of configurations.",
+        "work": "Total work, work units of the rates, more than 0; left out of a job with stages.",
+        "configurations": "Name of one of configuration_sets, or a list of configurations; left "
+        "out of a job with stages.",
         "weight": "Importance, more than 0.",
         "tenant": "Tenant whose quota the job uses.",
         "restart_cost_s": "Seconds without progress at each resumption or move, 0 or more.",
@@ -89,6 +92,10 @@ DESCRIPTIONS: Mapping[Any, Mapping[str, str]] = {
     Moves: {
         "": "What an allocation may do to the jobs that run.",
         "evict": "Whether running preemptible jobs may be stopped.",
+    },
+    Outage: {
+        "": "A stretch of time in which a host is down.",
+        "end_s": "When it is back, seconds since the start of the instance; null: never.",
     },
     TaskPlacement: {
         "role": "Role of the tasks.",

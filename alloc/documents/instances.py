@@ -38,7 +38,7 @@ def encode_instance(instance: Instance) -> dict[str, Any]:
     return {
         **encode_part(instance, leave_out=("jobs",)),
         "configuration_sets": {name: encode(found) for name, found in names.items()},
-        "jobs": [_encode_job(job, set_of[id(job.configurations)]) for job in instance.jobs],
+        "jobs": [_encode_job(job, set_of.get(id(job.configurations))) for job in instance.jobs],
     }
 
 
@@ -60,7 +60,8 @@ def _named_sets(
     names
         The sets by name, in order of first use.
     set_of
-        For the id of each job's tuple of configurations its name, or None to write it inline.
+        For the id of each job's tuple of configurations its name, or None to write it inline; a job
+        with stages has none.
     """
     users: dict[Configurations, list[Job]] = {}
     shared: dict[int, Configurations] = {}
@@ -68,6 +69,8 @@ def _named_sets(
     equal: dict[int, list[Job]] = {}
     for job in jobs:
         key = id(job.configurations)
+        if job.stages:
+            continue
         if key not in equal:
             equal[key] = users.setdefault(job.configurations, [])
             shared[key] = job.configurations

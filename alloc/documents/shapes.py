@@ -44,7 +44,7 @@ from alloc.problems.right_sizing import (
 from alloc.result import Result
 from alloc.topology import Domain, GpuLink, Host, HostType, Topology
 from alloc.topology.communication import CommunicationGraph
-from alloc.workload import Configuration, Job, PlacementRules, TaskGroup
+from alloc.workload import Configuration, Job, PlacementRules, Stage, TaskGroup
 
 Convert = Callable[[Any, Any], Any]
 """Turns a checked value of a document, given what the document shares, into that of a field."""
@@ -283,7 +283,7 @@ SHAPES: dict[Any, Shape] = {
     Job: Shape(
         "job",
         "id",
-        last=("configurations",),
+        last=("configurations", "stages"),
         fields={
             "configurations": Special(
                 type=Annotated[
@@ -295,6 +295,7 @@ SHAPES: dict[Any, Shape] = {
             )
         },
     ),
+    Stage: Shape("stage", "id", within=True, last=("configurations",)),
     Configuration: Shape(by_place=True),
     TaskGroup: Shape("task group", "role", within=True, repeated=True),
     PlacementRules: Shape(by_place=False),

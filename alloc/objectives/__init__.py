@@ -8,6 +8,7 @@ from alloc.objectives.admission import AdmissionObjective as AdmissionObjective
 from alloc.objectives.admission import in_time as in_time
 from alloc.objectives.admission import is_best_effort as is_best_effort
 from alloc.objectives.admission import limit_of as limit_of
+from alloc.objectives.admission import without_late as without_late
 from alloc.objectives.base import Measure as Measure
 from alloc.objectives.base import Objective as Objective
 from alloc.objectives.base import Sense as Sense

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from alloc.errors import InstanceError
@@ -69,6 +69,33 @@ def in_time(instance: Instance, schedule: Schedule) -> frozenset[str]:
     return frozenset(found)
 
 
+def without_late(
+    instance: Instance, schedule: Schedule, reason: str, reasons: Mapping[str, str] = {}
+) -> Schedule:
+    """Return a schedule without the jobs that may be refused and miss their limit in it.
+
+    It is worth the same (`value`), and keeps every rule if the promised jobs do.
+
+    Parameters
+    ----------
+    instance
+        The problem.
+    schedule
+        A plan over time.
+    reason
+        Why such a job is left out.
+    reasons
+        For some of them a better reason, by id.
+    """
+    kept = in_time(instance, schedule)
+    late = [job.id for job in instance.jobs if job.refusable and job.id not in kept]
+    if not late:
+        return schedule
+    out = {job: schedule.unplaced.get(job, reasons.get(job, reason)) for job in late}
+    runs = tuple(run for run in schedule.runs if run.job not in out)
+    return Schedule(runs, {**schedule.unplaced, **out})
+
+
 def _value(instance: Instance, schedule: Schedule) -> float:
     kept = in_time(instance, schedule)
     return math.fsum(job.weight for job in instance.jobs if job.id in kept)
@@ -77,7 +104,7 @@ def _value(instance: Instance, schedule: Schedule) -> float:
 def _gpu_time(instance: Instance, schedule: Schedule) -> float:
     total = 0.0
     for run in schedule.runs:
-        job = instance.job(run.job)
+        job = instance.unfolded.job(run.job)
         if not is_best_effort(job):
             gpus = job.configurations[run.configuration].demand[0] / MILLI
             total += gpus * (run.end_s - run.start_s) / 3600.0

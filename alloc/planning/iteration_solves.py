@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from alloc.planning.buffers import Knowledge, fit, keys_of, priced, raise_buffers, tightened
@@ -18,9 +18,9 @@ from alloc.result import Result
 Solve = Callable[[PlanningProblem, Result[Plan] | None, float | None], Result[Plan]]
 """Solves a problem, given the result of a similar one or None, in so many seconds (None: any)."""
 
-# Solves in which load pays for the capacity that it requires, until classes stay where they are.
-# After two few move, and what they chose is measured next.
-_PRICED_SOLVES = 2
+# Solves in which load pays for the capacity that it requires. By then slope scaling most often is
+# back at places where it was; of drawn problems, the cheapest places were those of the third.
+_MAX_PRICED_SOLVES = 6
 # Part of the time left that each of them may take: those with buffers need the rest.
 _PRICED_TIME = 0.25
 # Solves after the first until a plan has what its pools require by formula; then it is replayed
@@ -34,6 +34,26 @@ _FEW_CHOICES = 100
 _STARVED = 2.0
 # Part of the time of an iteration that must be left for another solve to be worth beginning.
 _LEAST_TIME = 0.05
+
+
+@dataclass(frozen=True)
+class _Candidate:
+    """A plan with buffers, and whether it has what its pools require, as far as known."""
+
+    problem: PlanningProblem
+    result: Result[Plan]
+    is_enough: bool
+
+    @property
+    def cost(self) -> float:
+        """The cost of the plan; infinite if there is none."""
+        cost = self.result.certificate.objective
+        return math.inf if cost is None else cost
+
+    @property
+    def order(self) -> tuple[bool, bool, float]:
+        """What is enough goes first, then what is cheap."""
+        return self.result.solution is None, not self.is_enough, self.cost
 
 
 @dataclass
@@ -89,44 +109,87 @@ class IterationSolves:
             raise KeyboardInterrupt
         return result
 
-    def with_prices(
-        self, now: PlanningProblem, start: Result[Plan]
-    ) -> tuple[PlanningProblem, Result[Plan]]:
-        """Let classes choose their pools by what they require there, from those of a plan on.
+    def cheapest(self, start: Result[Plan], prices: int) -> tuple[PlanningProblem, Result[Plan]]:
+        """Find the cheapest plan with what its pools require, from the places of a plan on.
 
-        Returns the problem last solved with a plan, and its result: those given if there is no plan
-        at such prices. Fits the buffers to the plan.
+        Where classes go is found by slope scaling: prices of capacity in the pools of a plan give
+        the next. From each plan on, after the first few prices, buffers say how many hosts there
+        are; the cheapest of these plans is the one to replay.
+
+        Parameters
+        ----------
+        start
+            A plan.
+        prices
+            Solves at prices before any with buffers.
+
+        Returns
+        -------
+        problem, result
+            What was solved, and the plan; where there is none with buffers, the last at prices, and
+            where there is none there either, no plan.
         """
-        for _ in range(_PRICED_SOLVES):
-            if self._is_late():
+        places, seen = self._places(start), []
+        found: list[_Candidate] = []
+        at_prices: tuple[PlanningProblem, Result[Plan]] | None = None
+        for step in range(_MAX_PRICED_SOLVES + 1):
+            if step >= prices and places not in seen:
+                seen.append(places)
+                found.append(self._candidate(start, found))
+            if step == _MAX_PRICED_SOLVES or self._is_late():
                 break
-            prices = priced(self.shared, self.knowledge, self.operations(start))
-            places = self._places(start)
-            result = self.of(prices, start, _PRICED_TIME)
+            now = priced(self.shared, self.knowledge, self.operations(start))
+            result = self.of(now, start, _PRICED_TIME)
             if result.solution is None:
                 break
-            now, start = prices, result
-            if self._places(start) == places:
+            start = result
+            at_prices = now, start
+            before, places = places, self._places(start)
+            if places == before:
                 break
+        if not found:
+            found.append(self._candidate(start, found))
+        best = min(found, key=lambda one: one.order)
+        if best.result.solution is None and at_prices is not None:
+            return at_prices
+        return best.problem, best.result
+
+    def _candidate(self, start: Result[Plan], found: Sequence[_Candidate]) -> _Candidate:
+        """Return the plan with buffers where a plan sends classes, as far as it may be cheapest."""
         fit(self.knowledge, self.shared, self.operations(start))
-        return now, start
+        below = min((one.cost for one in found if one.is_enough), default=math.inf)
+        return self.with_buffers(start, anywhere=False, below=below)
 
     def with_buffers(
-        self, start: Result[Plan], *, anywhere: bool
-    ) -> tuple[PlanningProblem, Result[Plan]]:
+        self, start: Result[Plan], *, anywhere: bool, below: float = math.inf
+    ) -> _Candidate:
         """Solve until the plan has what its pools require by formula.
 
-        Returns the problem last solved with a plan, and its result.
+        Parameters
+        ----------
+        start
+            A plan, whose places classes stay at.
+        anywhere
+            Whether they may go anywhere instead.
+        below
+            Cost from which on a plan is not worth more solves: more capacity costs no less.
+
+        Returns
+        -------
+        _Candidate
+            The problem last solved with a plan, and its result.
         """
         places = self._places(start)
         few = len(places) * self.problem.num_quarters <= _FEW_CHOICES
         now = tightened(self.shared, self.knowledge, None if anywhere else places)
         result = self.of(now, start, 0.5)
         for _ in range(_MAX_SOLVES):
-            if result.solution is None or self._is_late():
+            if result.solution is None:
                 break
             every = tightest(self.operations(result), self.settings.regimes)
             if not raise_buffers(self.knowledge, self.shared, every):
+                return _Candidate(now, result, is_enough=True)
+            if self._is_late() or result.certificate.bound >= below:
                 break
             stay = places if few else self._places(result)
             more = tightened(self.shared, self.knowledge, None if anywhere else stay)
@@ -136,7 +199,7 @@ class IterationSolves:
                 # hold.
                 break
             now, result = more, again
-        return now, result
+        return _Candidate(now, result, is_enough=False)
 
     def tightened(self, result: Result[Plan], *, anywhere: bool) -> PlanningProblem:
         """Return the problem with the buffers known, classes being where a plan sends them."""

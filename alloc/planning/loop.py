@@ -31,6 +31,9 @@ Outcome = Literal["holds", "missed", "no plan", "unmeasured", "interrupted"]
 # the gap of a plan twice, for the first plan and the answer. The first bound is of goals class by
 # class; a plan with buffers may undercut it.
 _NEAR = 0.02
+# Solves at prices of capacity that the first plan takes before buffers: the first charges bits of
+# classes for the capacity of pools that others then leave, the second knows who is left.
+_FIRST_PRICES = 2
 # Part of the cost that an iteration must have saved for another to be worth its time: half of the
 # gap to which plans are solved.
 _LITTLE = 0.005
@@ -125,11 +128,12 @@ def plan_and_replay(
 
     The first plan takes goals class by class, as the model does. In the second iteration load pays
     for the capacity that it requires in the pools of the plan before, and classes choose their
-    pools by that (`alloc.planning.buffers.priced`). Then they stay there, and the model keeps
-    capacity buffers: what the classes that share a pool require together by a queueing formula,
-    corrected by what the simulator measures in the pools of the plans, up or down. The answer is
-    the cheapest plan whose goals hold. Every iteration draws jobs of its own, and capacity is
-    measured by draws of before: no plan is judged by what it was made for.
+    pools by that (`alloc.planning.buffers.priced`). From several of these plans on they stay there,
+    and the model keeps capacity buffers: what the classes that share a pool require together by a
+    queueing formula, corrected by what the simulator measures in the pools of the plans, up or
+    down. The cheapest of these is replayed. The answer is the cheapest plan whose goals hold. Every
+    iteration draws jobs of its own, and capacity is measured by draws of before: no plan is judged
+    by what it was made for.
 
     Parameters
     ----------
@@ -239,18 +243,10 @@ def _solved(
     """Return the problem of an iteration and its result, from the last iteration with a plan."""
     if last is None:
         return solves.problem, solves.of(solves.problem, None)
-    before, start = last.problem, last.result
-    if number == 2:
-        before, start = solves.with_prices(before, start)
-    now, result = solves.with_buffers(start, anywhere=measured_only)
-    if result.solution is None and not measured_only and number > 2:
-        before, start = solves.with_prices(before, start)
-        if start is not last.result:
-            now, result = solves.with_buffers(start, anywhere=False)
-    if result.solution is None and start is not last.result:
-        # The formula asks for more than can be had, or found in time; this was had.
-        return before, start
-    return now, result
+    if measured_only:
+        found = solves.with_buffers(last.result, anywhere=True)
+        return found.problem, found.result
+    return solves.cheapest(last.result, _FIRST_PRICES if number == 2 else 0)
 
 
 def _interrupted(iterations: Sequence[Iteration]) -> Replayed:

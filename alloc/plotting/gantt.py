@@ -41,10 +41,11 @@ def plot_gantt(
     legend: bool = True,
     ax: Axes | None = None,
 ) -> Axes:
-    """Draw a schedule: a row for each job in order of arrival, a bar for each run.
+    """Draw a schedule: a row for each job or stage in order of arrival, a bar for each run.
 
     The colour of a bar says how many GPUs the run holds (tasks, when no job uses a GPU). A thin
-    line spans the job's time in the system, from its arrival (dot) to its completion (tick).
+    line spans the job's time in the system, from its arrival (dot) to its completion (tick). A
+    cross is the end of a run that failed with a host.
 
     Parameters
     ----------
@@ -69,6 +70,7 @@ def plot_gantt(
     """
     from matplotlib.collections import PolyCollection
 
+    instance = instance.unfolded
     ax = axes_to_draw_on(ax, 8.0, min(2.0 + 0.22 * len(instance.jobs), 9.0))
     end_s = last_end_s(schedule) if until_s is None else until_s
     unit = time_unit(end_s)
@@ -152,12 +154,12 @@ def last_end_s(schedule: Schedule) -> float:
 
 def uses_gpus(instance: Instance) -> bool:
     """Return whether any job can hold a GPU."""
-    return any(c.demand[0] for job in instance.jobs for c in job.configurations)
+    return any(c.demand[0] for job in instance.unfolded.jobs for c in job.configurations)
 
 
 def amount_held(instance: Instance, run: Run) -> float:
     """Return how many GPUs a run holds, or how many tasks when the instance knows no GPUs."""
-    configuration = instance.job(run.job).configurations[run.configuration]
+    configuration = instance.unfolded.job(run.job).configurations[run.configuration]
     if uses_gpus(instance):
         return configuration.demand[0] / MILLI
     return float(sum(group.count for group in configuration.tasks))
@@ -249,6 +251,24 @@ def _draw_jobs(
         gid="completions",
         zorder=4,
     )
+    failed = [
+        run
+        for run in schedule.runs
+        if instance.downtime.fails(run.tasks, run.end_s)
+        and ((end := ends[run.job]) is None or run.end_s < end)
+    ]
+    if failed:
+        ax.plot(
+            np.array([run.end_s for run in failed]) / unit_s,
+            [row_of[run.job] for run in failed],
+            linestyle="none",
+            marker="X",
+            markersize=min(max(0.5 * points, 2.5), 6.0),
+            color=INK,
+            label=f"host failed ({len(failed)})",
+            gid="failures",
+            zorder=5,
+        )
     late = np.flatnonzero(np.isnan(done))
     if late.size:
         ax.plot(

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 def plot_gaps(
     gaps: Mapping[str, Interval],
     *,
+    label: str = "above the certified bound (%)",
     title: str | None = None,
     ax: Axes | None = None,
 ) -> Axes:
@@ -29,6 +30,8 @@ def plot_gaps(
     gaps
         Gap (0.25 is 25 %) with its 95 % confidence interval, by scheduler. Those without a gap are
         listed and left empty.
+    label
+        What the bars show; of a value it is not "above".
     title
         Title, or None.
     ax
@@ -65,7 +68,7 @@ def plot_gaps(
     ax.set_ylim(len(order) - 0.4, -0.6)
     ax.set_xlim(0.0, 1.18 * max([*means, *ends, 1e-6]))
     ax.grid(False, axis="y")
-    ax.set_xlabel("above the certified bound (%)")
+    ax.set_xlabel(label)
     set_title(ax, title)
     return ax
 

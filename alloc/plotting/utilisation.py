@@ -65,7 +65,7 @@ def held_over_time(
     end_s = last_end_s(schedule)
     change: dict[float, float] = {0.0: 0.0, end_s: 0.0}
     for run in schedule.runs:
-        amount = instance.job(run.job).configurations[run.configuration].demand[r]
+        amount = instance.unfolded.job(run.job).configurations[run.configuration].demand[r]
         change[run.start_s] = change.get(run.start_s, 0.0) + amount
         change[run.end_s] = change.get(run.end_s, 0.0) - amount
     edges = np.array(sorted(change))

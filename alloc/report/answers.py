@@ -150,6 +150,7 @@ def _(allocation: Allocation, problem: Any) -> list[Table]:
 
 @tables_of.register
 def _(schedule: Schedule, problem: Any) -> list[Table]:
+    problem = problem.unfolded
     ends = completions(problem, schedule)
     rows: list[Row] = []
     for job in problem.jobs:

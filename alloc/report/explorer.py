@@ -94,12 +94,12 @@ def explorer_data(
         "held": "GPUs" if uses_gpus(instance) else "tasks",
         "used": "GPUs" if gpus else "CPU cores",
         # Means name no job, and a hundred thousand names would be most of the page.
-        "jobs": [job.id for job in instance.jobs] if has_bars else [],
+        "jobs": [job.id for job in instance.unfolded.jobs] if has_bars else [],
         "series": series,
     }
 
 
-def to_script(data: Mapping[str, Any]) -> str:
+def to_script(data: Mapping[str, Any] | Sequence[Any]) -> str:
     """Return data as JSON that can stand in a script element: no name in it can end that.
 
     Parameters
@@ -146,6 +146,7 @@ def _use(instance: Instance, schedule: Schedule, resource: str, unit_s: float) -
 
 def _gantt(instance: Instance, schedule: Schedule, room: int, unit_s: float) -> dict[str, Any]:
     """Return a Gantt chart by host, or by job where the schedule names no hosts."""
+    instance = instance.unfolded
     position = {job.id: k for k, job in enumerate(instance.jobs)}
     by_host = bool(schedule.runs) and all(run.tasks for run in schedule.runs)
     if by_host:

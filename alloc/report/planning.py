@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from alloc.certificate import Certificate
 from alloc.documents.files import write_text
-from alloc.planning.documents import encode_report
+from alloc.planning.documents import encode_account, encode_report
 from alloc.planning.headline import headline
 from alloc.planning.report import PlanReport
 from alloc.plotting.plans import plot_costs, plot_goals, plot_hosts
-from alloc.problems.right_sizing.plan_tables import money, plan_tables
-from alloc.report.pages import page, page_table
+from alloc.problems.right_sizing.accounting import account as accounting
+from alloc.problems.right_sizing.plan_tables import gpus_of, money, plan_tables
+from alloc.report.explorer import to_script
+from alloc.report.pages import page, page_table, script
 from alloc.report.sections import Drawing
 
 if TYPE_CHECKING:
@@ -49,6 +51,7 @@ def write_plan_report(report: PlanReport, path: str | PathLike[str]) -> Path:
 def plan_page(report: PlanReport) -> str:
     """Return the page of `write_plan_report` as text."""
     result = report.result
+    code, policy = script()
     return page(
         "plan.html.j2",
         title=f"Plan: {report.problem.name}",
@@ -57,6 +60,9 @@ def plan_page(report: PlanReport) -> str:
         facts=_facts(result.certificate, report.problem.currency),
         repairs=result.repair_options,
         drawings=plan_drawings(report),
+        data=to_script(plan_charts(report)),
+        code=code,
+        policy=policy,
         tables=[page_table(table) for table in plan_tables(encode_report(report))],
         assumptions=result.assumptions,
         fingerprint=result.certificate.fingerprint,
@@ -81,13 +87,42 @@ def plan_drawings(report: PlanReport) -> list[Drawing]:
         ),
     ):
         drawings.append(
-            Drawing(name, caption, f"{caption} The tables give the numbers.", _figure(ax))
+            Drawing(name, caption, f"{caption} The tables give the numbers.", _figure(ax), True)
         )
     if report.replayed is not None and any(turn.measured for turn in report.replayed.iterations):
         caption = "How well each class's goal is kept in the simulator, worst pool; 1 is kept."
         figure = _figure(plot_goals(report))
         drawings.append(Drawing("goals", caption, f"{caption} {report.replayed.sentence}", figure))
     return drawings
+
+
+def plan_charts(report: PlanReport) -> list[dict[str, Any]]:
+    """Return what the interactive charts of a plan draw, as plain values: GPUs, and money.
+
+    Each has ``title``, ``unit`` and ``layers`` with ``name``, ``values`` by quarter, and ``range``
+    over the scenarios where there is one.
+    """
+    account = encode_account(report)
+    plan = report.result.solution
+    if account is None or plan is None:
+        return []
+    books = accounting(report.certified_problem, plan)
+    ranges = zip(books.scenario_spent.min(axis=0), books.scenario_spent.max(axis=0), strict=True)
+    spent = {
+        "name": "expected",
+        "values": [float(money) for money in books.spent],
+        "range": [[float(low), float(high)] for low, high in ranges],
+    }
+    hosts = [{"name": name, "values": [*map(float, gpus)]} for name, gpus in gpus_of(account)]
+    charts = [
+        {"title": "GPUs in each quarter, by offer", "unit": "GPUs", "layers": hosts},
+        {
+            "title": "Expected money of each quarter",
+            "unit": report.problem.currency,
+            "layers": [spent],
+        },
+    ]
+    return [chart for chart in charts if chart["layers"]]
 
 
 def _figure(ax: Axes) -> Figure:

@@ -88,6 +88,23 @@ function lines(place, title, data, key, range, words, stepped) {
   place.replaceChildren(plot);
 }
 
+// The arrow keys go from bar to bar of a chart, up and down to the next bar of another row.
+function walk(plot, drawn, choose) {
+  let chosen = -1;
+  plot.addEventListener("keydown", (event) => {
+    const by = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
+    if (!by || !drawn.length) return;
+    event.preventDefault();
+    drawn[chosen]?.made.classList.remove("chosen");
+    const row = drawn[chosen]?.bar[0];
+    do chosen = (chosen + by + drawn.length) % drawn.length;
+    while (/Up|Down/.test(event.key) && drawn[chosen].bar[0] === row && drawn.some((one) => one.bar[0] !== row));
+    drawn[chosen].made.classList.add("chosen");
+    drawn[chosen].made.scrollIntoView({ block: "nearest" });
+    choose(drawn[chosen].told);
+  });
+}
+
 function gantt(place, data, { name: whose, gantt: chart }, [low, high], choose) {
   const width = place.clientWidth - 2, height = chart.rows.length * ROW;
   const words = `Gantt chart of ${whose} by ${chart.by}: ${chart.rows.length} rows. The arrow keys go from bar to bar, plus and minus zoom.`;
@@ -116,20 +133,15 @@ function gantt(place, data, { name: whose, gantt: chart }, [low, high], choose) 
     return { bar, made, told };
   }).sort((a, b) => a.bar[0] - b.bar[0] || a.bar[2] - b.bar[2]);
   plot.append(...drawn.map(({ made }) => made));
-  let chosen = -1;
-  plot.addEventListener("keydown", (event) => {
-    const by = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
-    if (!by || !drawn.length) return;
-    event.preventDefault();
-    drawn[chosen]?.made.classList.remove("chosen");
-    const row = drawn[chosen]?.bar[0];
-    do chosen = (chosen + by + drawn.length) % drawn.length;
-    while (/Up|Down/.test(event.key) && drawn[chosen].bar[0] === row && drawn.some((one) => one.bar[0] !== row));
-    drawn[chosen].made.classList.add("chosen");
-    drawn[chosen].made.scrollIntoView({ block: "nearest" });
-    choose(drawn[chosen].told);
-  });
+  walk(plot, drawn, choose);
   place.replaceChildren(plot);
+}
+
+// A box that says whether something is drawn, beside how it looks.
+function ticked(one, look, draw) {
+  const box = html("input", { type: "checkbox", checked: "" });
+  box.addEventListener("change", () => { one.on = box.checked; draw(); });
+  return html("label", {}, box, svg("svg", { width: 26, height: 10, "aria-hidden": "true" }, look), one.name);
 }
 
 function explore(place) {
@@ -179,12 +191,7 @@ function explore(place) {
       if (factor) zoom(factor);
     });
   }
-  const boxes = data.series.map((one) => {
-    const box = html("input", { type: "checkbox", checked: "" });
-    box.addEventListener("change", () => { one.on = box.checked; draw(); });
-    const swatch = svg("svg", { width: 26, height: 10, "aria-hidden": "true" }, svg("path", { class: `line ${one.style}`, d: "M0 5H26" }));
-    return html("label", {}, box, swatch, one.name);
-  });
+  const boxes = data.series.map((one) => ticked(one, svg("path", { class: `line ${one.style}`, d: "M0 5H26" }), draw));
   const moves = [["Zoom in", STEP, 0], ["Zoom out", 1 / STEP, 0], ["Earlier", 1, -0.5], ["Later", 1, 0.5], ["All", 1e-9, 0]];
   place.append(
     heading,
@@ -197,6 +204,54 @@ function explore(place) {
   addEventListener("resize", draw);
 }
 
+// A chart of a plan: bars by quarter, stacked; what is ticked is drawn, and a bar says what it holds.
+function stack(place, chart, choose) {
+  const [width, height] = [place.clientWidth - 2, 220], shown = chart.layers.filter((one) => one.on);
+  const words = `${chart.title}: bars by quarter. The arrow keys go from bar to bar.`;
+  const plot = svg("svg", { width, height: height + FOOT, role: "group", "aria-label": words, tabindex: 0 });
+  const quarters = chart.layers[0].values.map((_, quarter) => quarter);
+  const sums = quarters.map((quarter) => shown.reduce((sum, one) => sum + one.values[quarter], 0));
+  const top = Math.max(...sums, 0) || 1, each = (width - LEFT - RIGHT) / quarters.length;
+  for (const share of [0, 0.5, 1]) {
+    const y = height - share * (height - 12);
+    plot.append(svg("line", { class: "grid", x1: LEFT, x2: width - RIGHT, y1: y, y2: y }),
+      svg("text", { x: LEFT - 6, y: y + 4, "text-anchor": "end" }, show(share * top)));
+  }
+  plot.append(svg("text", { x: LEFT, y: height + 31 }, "quarter (0 is the first)"),
+    ...quarters.map((quarter) => svg("text", { x: LEFT + (quarter + 0.5) * each, y: height + 15, "text-anchor": "middle" }, quarter)));
+  const below = quarters.map(() => 0);
+  const drawn = shown.flatMap((one, row) => one.values.flatMap((value, quarter) => {
+    if (!value) return [];
+    const tall = (value / top) * (height - 12), y = height - (below[quarter] / top) * (height - 12) - tall;
+    below[quarter] += value;
+    const made = svg("rect", { class: `bar ${one.style}`, x: LEFT + (quarter + 0.19) * each, y, width: 0.62 * each, height: Math.max(tall, 1) });
+    const range = one.range ? `, ${show(one.range[quarter][0])} to ${show(one.range[quarter][1])} over the scenarios` : "";
+    const all = chart.layers.length > 1 ? `; ${show(sums[quarter])} ${chart.unit} in all` : "";
+    const told = `Quarter ${quarter}, ${one.name}: ${show(value)} ${chart.unit}${range}${all}`;
+    made.addEventListener("pointerenter", () => choose(told));
+    return [{ bar: [row, 0, quarter], made, told }];
+  }));
+  plot.append(...drawn.map(({ made }) => made));
+  walk(plot, drawn, choose);
+  place.replaceChildren(plot);
+}
+
+function stacks(place) {
+  for (const chart of JSON.parse(document.getElementById(place.dataset.of).textContent)) {
+    chart.layers.forEach((one, k) => Object.assign(one, { style: `c${k % 6}`, on: true }));
+    const room = html("div", { class: "plot" }), readout = html("output", { class: "readout", "aria-live": "polite" });
+    const draw = () => stack(room, chart, (words) => { readout.textContent = words; });
+    place.append(html("h4", {}, chart.title));
+    if (chart.layers.length > 1) place.append(html("div", { class: "controls", role: "group", "aria-label": `What is drawn of: ${chart.title}` },
+      ...chart.layers.map((one) => ticked(one, svg("rect", { class: one.style, width: 26, height: 10 }), draw))));
+    place.append(room, readout);
+    place.hidden = false;
+    draw();
+    addEventListener("resize", draw);
+  }
+}
+
 document.querySelectorAll("main table").forEach(enliven);
+document.querySelectorAll(".stacks").forEach(stacks);
 document.querySelectorAll(".explorer").forEach(explore);
 document.documentElement.classList.add("js");

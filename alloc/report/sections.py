@@ -15,7 +15,7 @@ from alloc.comparison.tables import (
     certificate_sentence,
     gap_table,
     objective_words,
-    show_exact,
+    show_amount,
     show_gap,
     show_number,
     show_percent,
@@ -203,10 +203,10 @@ def _claims(comparison: Comparison, fingerprint: str) -> tuple[tuple[str, str], 
         for word, value in (
             ("Status", certificate.status.replace("_", " ")),
             ("Objective", objective(certificate.objective_name).meaning),
-            ("Best schedule", _seconds(certificate.objective)),
-            ("Proved bound", _seconds(certificate.bound)),
+            ("Best schedule", _amount(certificate.objective, certificate.objective_name)),
+            ("Proved bound", _amount(certificate.bound, certificate.objective_name)),
             ("Gap between them", None if gap is None or math.isinf(gap) else show_percent(gap)),
-            ("Bound on the mean JCT", _seconds(mean)),
+            ("Bound on the mean JCT", _amount(mean, "mean_jct")),
             ("Bound", words[certificate.bound_proof]),
             (
                 "Schedule",
@@ -222,8 +222,8 @@ def _claims(comparison: Comparison, fingerprint: str) -> tuple[tuple[str, str], 
     )
 
 
-def _seconds(value: float | None) -> str | None:
-    return None if value is None or math.isinf(value) else f"{show_exact(value)} s"
+def _amount(value: float | None, name: str) -> str | None:
+    return None if value is None or math.isinf(value) else show_amount(value, name)
 
 
 def _gaps(
@@ -234,12 +234,14 @@ def _gaps(
     if not any(gap.count for gap in gaps.values()):
         return None
     figure = new_figure(8.5, 1.1 + 0.33 * len(gaps))
-    plot_gaps(gaps, ax=figure.add_subplot())
+    is_cost = comparison.settings.sense == "min"
+    label = f"{'above' if is_cost else 'below'} the certified bound (%)"
+    plot_gaps(gaps, label=label, ax=figure.add_subplot())
     listed = ", ".join(f"{name} {show_gap(g)} %" for name, g in gaps.items() if g.count)
     ranged = any(gap.low is not None and gap.low != gap.high for gap in gaps.values())
     return Drawing(
         f"{anchor}-gaps",
-        "How far each schedule is above the certified bound"
+        "How far each schedule is from the certified bound"
         + ("; bars of error are 95 % confidence intervals over seeds." if ranged else "."),
         f"Bars of the gap to the certified bound on {instance.name}: {listed}.",
         figure,

@@ -84,6 +84,8 @@ def verdict(comparison: Comparison, fingerprint: str) -> str | None:
     name = comparison.settings.objective
     timed = name in DURATIONS
     kind = "takes {} longer than needed" if timed else "is {} above what is possible"
+    if comparison.settings.sense == "max":
+        kind = "loses {} of what is possible"
     best = [label for label in gaps if gaps[label] == min(gaps.values())]
     other = REFERENCE if REFERENCE in gaps else max(gaps, key=lambda label: gaps[label])
     where = f"{comparison.instance(fingerprint).name}, {objective_words(name)}"

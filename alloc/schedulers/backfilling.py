@@ -13,9 +13,12 @@ import math
 from dataclasses import dataclass
 
 from alloc.packing import HostPool
-from alloc.problems.allocation.solution import Assignment
+from alloc.problems.allocation.solution import Assignment, TaskPlacement
 from alloc.schedulers.state import ClusterState, Decision, JobView, Knowledge
 from alloc.workload import Configuration
+
+_NAMED = 4
+"""Hosts that a sentence names."""
 
 
 @dataclass
@@ -30,11 +33,25 @@ class Reservation:
         When it fits once those that run have ended as expected, seconds.
     then
         What is free then, before the job is placed.
+    tasks
+        Its hosts, where they are held for it.
     """
 
     job: JobView
     start_s: float
     then: HostPool
+    tasks: tuple[TaskPlacement, ...] = ()
+
+    @property
+    def sentence(self) -> str:
+        """When and where the job starts, for people."""
+        hosts = list(dict.fromkeys(task.host for task in self.tasks))
+        more = f" and {len(hosts) - _NAMED} more" if len(hosts) > _NAMED else ""
+        where = f" on {', '.join(hosts[:_NAMED])}{more}" if hosts else ""
+        return (
+            f"a start is reserved at {self.start_s:,.6g} s{where}, if what runs ends as expected "
+            "and jobs start in order of arrival"
+        )
 
 
 class Backfilling:
@@ -71,10 +88,11 @@ class Backfilling:
 
     def configuration(self, view: JobView) -> Configuration | None:
         """Return the configuration that a waiting job would run in, or None if none is allowed."""
-        c = self._choice(view)
+        c = self.choice(view)
         return None if c is None else view.configurations[c]
 
-    def _choice(self, view: JobView) -> int | None:
+    def choice(self, view: JobView) -> int | None:
+        """Return the position of that configuration, or None."""
         if view.bound_to is not None:
             return view.bound_to
         if len(view.configurations) == 1:
@@ -139,8 +157,12 @@ class Backfilling:
             self.reservation.then.take(configuration, placed.tasks)
         return True
 
-    def reserve(self, view: JobView) -> Reservation:
-        """Reserve for a job that does not fit now: the first time at which it will."""
+    def reserve(self, view: JobView) -> Reservation | None:
+        """Reserve for a job that does not fit now: the first time at which it will.
+
+        None where it would not even fit if all that runs had ended: it waits for hosts that are
+        down, nobody knows how long, and nobody waits for it.
+        """
         topology = self.state.topology
         then = HostPool(topology)
         for _, configuration, running in self._running:
@@ -155,6 +177,10 @@ class Backfilling:
                 break
             then.release(configuration, running.tasks)
             start_s = end_s
+        else:
+            if (placed := then.place(wanted, required=required)) is None:
+                return None
+            then.release(wanted, placed)
         self.reservation = Reservation(view, start_s, then)
         return self.reservation
 
@@ -163,7 +189,7 @@ class Backfilling:
         return Decision(assign=tuple(self.started))
 
     def _place(self, view: JobView) -> Assignment | None:
-        choice = self._choice(view)
+        choice = self.choice(view)
         if choice is None or not self.within_quota(view):
             return None
         tasks = self.pool.place(view.configurations[choice], required=view.placement.required)

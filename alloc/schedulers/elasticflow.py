@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -123,7 +123,7 @@ class ElasticFlow:
 
     def decide(self, state: ClusterState) -> Decision:
         """Return the decision at `state.now_s`."""
-        slot_s = self._slot_s(state)
+        slot_s = slot_length(state, self.name)
         total = float(state.topology.num_gpus)
         jobs = [Planned(view, slot_s, state.now_s) for view in state.jobs]
         dated = [job for job in jobs if job.view.deadline_s is not None]
@@ -150,7 +150,7 @@ class ElasticFlow:
         chosen = self._grown(admitted, others, plan, total)
         self._decided(admitted, plan)
         notes = {"broken_promises": float(len(broken))} if broken else {}
-        return Decision(self._placed(state, chosen), notes=notes, refuse=tuple(refused))
+        return Decision(placed(state, chosen.values()), notes=notes, refuse=tuple(refused))
 
     def _plan(self, admitted: Sequence[Planned], total: float) -> Plan:
         """Return what the admitted jobs hold from now on; who is not in it cannot be kept."""
@@ -159,25 +159,21 @@ class ElasticFlow:
     def _with(
         self, job: Planned, admitted: Sequence[Planned], plan: Plan, total: float
     ) -> Plan | None:
-        """Return the plan with one job more, None where it is not admitted."""
-        longer = filled([*admitted, job], total)
-        return longer if len(longer) == len(admitted) + 1 else None
+        """Return the plan with one job more, None where it is not admitted.
+
+        Jobs with earlier deadlines hold what they held; from the new one on all are filled anew.
+        """
+        before, after = [], [job]
+        for other in admitted:
+            if _by_deadline(other) < _by_deadline(job):
+                before.append((other, plan[other.view.id]))
+            else:
+                after.append(other)
+        more = filled(after, total, before, all_or_none=True)
+        return {other.view.id: share for other, share in before} | more if more else None
 
     def _decided(self, admitted: Sequence[Planned], plan: Plan) -> None:
         """Take note of the plan that is carried out."""
-
-    def _slot_s(self, state: ClusterState) -> float:
-        if state.slot_s is None:
-            raise UnsupportedFeatureError(
-                "elasticflow plans in slots, and the instance has none; set its slot_s."
-            )
-        for view in state.jobs:
-            if not view.preemptible:
-                raise UnsupportedFeatureError(
-                    f'elasticflow pauses jobs, and job "{view.id}" is not preemptible; make it so, '
-                    "or take edf."
-                )
-        return state.slot_s
 
     def _grown(
         self,
@@ -221,53 +217,111 @@ class ElasticFlow:
                 offer(name)
         return {name: (job, k) for name, (job, k) in now.items() if k >= 0}
 
-    def _placed(
-        self, state: ClusterState, chosen: dict[str, tuple[Planned, int]]
-    ) -> tuple[Assignment, ...]:
-        """Return the gangs on hosts, where they stood if all fit there, else all anew."""
-        order = sorted(chosen.values(), key=lambda own: -own[0].gpus[own[1]])
-        requests = []
-        for job, k in order:
-            c, current = job.columns[k], job.view.current
-            keep = current.tasks if current is not None and current.configuration == c else None
-            requests.append((job.view.configurations[c], keep))
-        found = place_jointly(state.topology, requests)
-        if any(tasks is None for tasks in found):
-            fresh = place_jointly(state.topology, [(way, None) for way, _ in requests])
-            if sum(t is None for t in fresh) < sum(t is None for t in found):
-                found = fresh
-        held = dict.fromkeys(state.quotas, 0)
-        assign = []
-        for (job, k), tasks in zip(order, found, strict=True):
-            tenant, c = job.view.tenant, job.columns[k]
-            need = job.view.configurations[c].demand[0]
-            if tasks is None or (tenant in held and held[tenant] + need > state.quotas[tenant]):
-                continue
-            if tenant in held:
-                held[tenant] += need
-            assign.append(Assignment(job.view.id, c, tuple(tasks)))
-        return tuple(assign)
+
+def slot_length(state: ClusterState, name: str) -> float:
+    """Return the length of a slot, seconds, for a policy that plans in slots and pauses jobs.
+
+    Parameters
+    ----------
+    state
+        What the policy sees.
+    name
+        The policy.
+
+    Raises
+    ------
+    UnsupportedFeatureError
+        If there are no slots, or a job may not be paused.
+    """
+    if state.slot_s is None:
+        raise UnsupportedFeatureError(
+            f"{name} plans in slots, and the instance has none; set its slot_s."
+        )
+    for view in state.jobs:
+        if not view.preemptible:
+            raise UnsupportedFeatureError(
+                f'{name} pauses jobs, and job "{view.id}" is not preemptible; make it so, '
+                "or take edf."
+            )
+    return state.slot_s
 
 
-def filled(jobs: Sequence[Planned], total: float, beside: Kept = ()) -> Plan:
+def placed(state: ClusterState, chosen: Iterable[tuple[Planned, int]]) -> tuple[Assignment, ...]:
+    """Return gangs on hosts, where they stood if all fit there, else all anew.
+
+    Parameters
+    ----------
+    state
+        What the policy sees.
+    chosen
+        Jobs with the column that each is to run in.
+    """
+    order = sorted(chosen, key=lambda own: -own[0].gpus[own[1]])
+    requests = []
+    for job, k in order:
+        c, current = job.columns[k], job.view.current
+        keep = current.tasks if current is not None and current.configuration == c else None
+        requests.append((job.view.configurations[c], keep))
+    found = place_jointly(state.topology, requests)
+    if any(tasks is None for tasks in found):
+        fresh = place_jointly(state.topology, [(way, None) for way, _ in requests])
+        if sum(t is None for t in fresh) < sum(t is None for t in found):
+            found = fresh
+    held = dict.fromkeys(state.quotas, 0)
+    assign = []
+    for (job, k), tasks in zip(order, found, strict=True):
+        tenant, c = job.view.tenant, job.columns[k]
+        need = job.view.configurations[c].demand[0]
+        if tasks is None or (tenant in held and held[tenant] + need > state.quotas[tenant]):
+            continue
+        if tenant in held:
+            held[tenant] += need
+        assign.append(Assignment(job.view.id, c, tuple(tasks)))
+    return tuple(assign)
+
+
+def filled(
+    jobs: Sequence[Planned], total: float, beside: Kept = (), *, all_or_none: bool = False
+) -> Plan:
     """Return the shares of jobs in order of deadline; who finds none is not in it.
 
-    Others hold their shares already.
+    Parameters
+    ----------
+    jobs
+        The jobs.
+    total
+        GPUs of the cluster.
+    beside
+        Others, with the shares that they hold already.
+    all_or_none
+        Whether the answer is empty as soon as one finds none.
     """
     longest = max((len(job.usable) for job in (*jobs, *(job for job, _ in beside))), default=0)
     free = np.full((longest, 1), total)
     for job, held in beside:
-        for t, k in held:
-            free[t] -= job.gpus[k]
+        take(free, job, held)
     plan: Plan = {}
-    for job in sorted(jobs, key=lambda job: (job.view.deadline_s or 0.0, job.view.in_order)):
+    for job in sorted(jobs, key=_by_deadline):
         share = job.share(free)
         if share is None:
+            if all_or_none:
+                return {}
             continue
-        for t, k in share:
-            free[t] -= job.gpus[k]
+        take(free, job, share)
         plan[job.view.id] = share
     return plan
+
+
+def take(free: Array, job: Planned, share: Sequence[tuple[int, int]]) -> None:
+    """Take the GPUs of a share from what is free, shape (T, 1); slots beyond are left out."""
+    if share:
+        t, k = np.array(share).T
+        inside = t < len(free)
+        free[t[inside], 0] -= job.gpus[k[inside]]
+
+
+def _by_deadline(job: Planned) -> tuple[float, tuple[float, int]]:
+    return job.view.deadline_s or 0.0, job.view.in_order
 
 
 def _next_size(job: Planned, k: int) -> int | None:

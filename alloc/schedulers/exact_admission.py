@@ -2,93 +2,66 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 
 import numpy as np
 
 from alloc.model_builder import ModelBuilder, Term
 from alloc.objectives.rounds import Array
-from alloc.schedulers.elasticflow import ElasticFlow, Plan, Planned, filled
+from alloc.schedulers.elasticflow import Plan, Planned, filled, take
+from alloc.schedulers.kept_plan import KeptPlan
 from alloc.schedulers.srtf import work_of
 from alloc.schedulers.state import ClusterState, Decision
 
 _MAX_COLUMNS = 4_000
 """Columns of the program: HiGHS then ends in half a second nearly always."""
 _SECONDS = 0.5
-"""Time of the program: a decision is to take a second at most."""
+"""Time of all programs of one decision: it is to take a second at most."""
 
 
-class ExactAdmission(ElasticFlow):
+class ExactAdmission(KeptPlan):
     """Admit a job if some plan keeps every promise and its deadline.
 
     As `elasticflow`, but where minimum satisfactory shares in order of deadline find no room, the
     jobs whose windows overlap the new one's most are planned again with it by an integer program,
     in what the others leave. What was promised is then kept by that plan: it stands until shares
-    are found again. With tables that are not concave the shares alone refuse jobs that fit.
+    are found again. With tables that are not concave the shares alone refuse jobs that fit. Of very
+    many jobs that ask at once the last are tried by shares alone: a decision takes a second.
     """
 
     name = "exact-admission"
 
     def __init__(self) -> None:
         super().__init__()
-        self._kept: Plan = {}
-        self._kept_s = 0.0
-        self._now_s = self._length_s = 0.0
-
-    def reset(self) -> None:
-        """Forget everything; called before each simulation."""
-        super().reset()
-        self._kept = {}
+        self._spent_s = 0.0
 
     def decide(self, state: ClusterState) -> Decision:
         """Return the decision at `state.now_s`."""
-        self._now_s, self._length_s = state.now_s, self._slot_s(state)
+        self._spent_s = 0.0
         return super().decide(state)
 
-    def _decided(self, admitted: Sequence[Planned], plan: Plan) -> None:
-        self._kept_s = self._now_s
-        # By configuration: a job that has begun and keeps its size has fewer columns.
-        self._kept = {
-            job.view.id: [(t, job.columns[k]) for t, k in plan[job.view.id]] for job in admitted
-        }
-
     def _plan(self, admitted: Sequence[Planned], total: float) -> Plan:
-        plan = super()._plan(admitted, total)
-        if len(plan) == len(admitted):
-            return plan
-        gone = round((self._now_s - self._kept_s) / self._length_s)
-        kept = []
-        for job in admitted:
-            share = [
-                (t - gone, job.columns.index(c))
-                for t, c in self._kept.get(job.view.id, ())
-                if t >= gone and c in job.columns
-            ]
-            # Not enough where a gang found no hosts, paid for a restart, or its work was not known.
-            if all(t < len(job.usable) for t, _ in share) and job.is_enough(share):
-                kept.append((job, share))
-        # The others get a share of what these leave, if there is one.
-        held = {job.view.id: share for job, share in kept}
-        others = [job for job in admitted if job.view.id not in held]
-        return held | filled(others, total, kept)
+        plan = filled(admitted, total)
+        return plan if len(plan) == len(admitted) else super()._plan(admitted, total)
 
     def _with(
         self, job: Planned, admitted: Sequence[Planned], plan: Plan, total: float
     ) -> Plan | None:
         longer = super()._with(job, admitted, plan, total)
-        if longer is not None or not len(job.usable):
+        if longer is not None or not len(job.usable) or self._spent_s >= _SECONDS:
             return longer
         if any(other.view.elasticity == "moldable" for other in (job, *admitted)):
             return None  # a size once begun is kept, which the program does not know
         near = _nearest(job, admitted)
         fixed = [other for other in admitted if other not in near]
         slots = max(len(own.usable) for own in (job, *near))
-        free = np.full(slots, total)
+        free = np.full((slots, 1), total)
         for other in fixed:
-            for t, k in plan[other.view.id]:
-                if t < slots:
-                    free[t] -= other.gpus[k]
-        found = _planned_together([job, *near], free)
+            take(free, other, plan[other.view.id])
+        began = time.perf_counter()
+        found = _planned_together([job, *near], free[:, 0], _SECONDS - self._spent_s)
+        self._spent_s += time.perf_counter() - began
         return None if found is None else {**plan, **found}
 
 
@@ -110,7 +83,7 @@ def _nearest(job: Planned, admitted: Sequence[Planned]) -> list[Planned]:
     return chosen
 
 
-def _planned_together(jobs: Sequence[Planned], free: Array) -> Plan | None:
+def _planned_together(jobs: Sequence[Planned], free: Array, seconds: float) -> Plan | None:
     """Return a plan in which all jobs meet their deadlines with the least GPU time, or None."""
     from alloc.backends import SolverOptions, highs
 
@@ -128,7 +101,7 @@ def _planned_together(jobs: Sequence[Planned], free: Array) -> Plan | None:
         term: Term = (k[:, None], x, job.gpus)
         capacity.append(term)
     builder.rows("capacity", len(free), capacity, upper=np.maximum(free, 0.0))
-    options = SolverOptions(_SECONDS, gap=0.05)
+    options = SolverOptions(seconds, gap=0.05)
     raw = highs.solve(builder.model("min"), options)
     if raw.values is None:
         return None

@@ -6,6 +6,7 @@ from alloc.schedulers.policy import Policy, serve
 from alloc.schedulers.published import Rules
 from alloc.schedulers.round import Round
 from alloc.schedulers.state import ClusterState, Decision, Knowledge
+from alloc.topology import Topology
 
 
 class Fifo(Policy):
@@ -43,7 +44,7 @@ class Fifo(Policy):
     ) -> None:
         super().__init__(rules, max_tasks, {"skip": skip})
         self._skip = skip
-        self._blocked: tuple[str, int] | None = None
+        self._blocked: tuple[str, int, Topology] | None = None
 
     def reset(self) -> None:
         """Forget everything; called before each simulation."""
@@ -59,8 +60,8 @@ class Fifo(Policy):
     def _admit(self, state: ClusterState) -> Decision:
         """Start waiting jobs in continuous time."""
         head = next(iter(state.waiting), None)
-        # The same job is at the head and nobody has left: still nothing fits.
-        if head is None or self._blocked == (head.id, len(state.running)):
+        # The same job is at the head, nobody has left and no host is back: still nothing fits.
+        if head is None or self._blocked == (head.id, len(state.running), state.topology):
             return Decision()
         round_ = Round(state, self._memory, state.pool, dict(state.held))
         stopped_at = serve(round_, state.waiting, skip=self._skip)
@@ -69,7 +70,8 @@ class Fifo(Policy):
         decision = round_.decision()
         self._blocked = None
         if stopped_at is not None and not decision.assign:
-            self._blocked = (head.id, len(state.running))
+            self._blocked = (head.id, len(state.running), state.topology)
         elif stopped_at is not None and stopped_at is not head:
-            self._blocked = (stopped_at.id, len(state.running) + len(decision.assign))
+            crowd = len(state.running) + len(decision.assign)
+            self._blocked = (stopped_at.id, crowd, state.topology)
         return decision

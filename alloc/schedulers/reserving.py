@@ -17,6 +17,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from alloc.clock import check_time
 from alloc.packing import HostPool
 from alloc.problems.allocation.solution import Assignment, TaskPlacement
 from alloc.schedulers.backfilling import Backfilling, Reservation, run_s
@@ -52,7 +53,10 @@ class Reservations:
             current = view.current
             assert current is not None
             configuration = view.configurations[current.configuration]
-            end_s = state.now_s + run_s(view, configuration)
+            # What runs holds its hosts now, even if the time that it has left is lost in the sum.
+            end_s = max(
+                state.now_s + run_s(view, configuration), math.nextafter(state.now_s, math.inf)
+            )
             self._held.append(_Held(state.now_s, end_s, configuration, current.tasks))
             if state.slot_s is not None:
                 self.started.append(current)
@@ -79,10 +83,8 @@ class Reservations:
         held = self._quota.get(view.tenant, 0) + configuration.demand[0]
         return held <= self.state.quotas[view.tenant]
 
-    def first(
-        self, view: JobView, configuration: Configuration
-    ) -> tuple[Reservation, tuple[TaskPlacement, ...]] | None:
-        """Return the first reservation of a job in a configuration, and its hosts; None for none.
+    def first(self, view: JobView, configuration: Configuration) -> Reservation | None:
+        """Return the first reservation of a job in a configuration; None for none.
 
         It is the first time at which hosts that the rule of placement chooses stay free as long as
         the job is expected to run.
@@ -97,6 +99,7 @@ class Reservations:
         length_s, required = run_s(view, configuration), view.placement.required
         moments = sorted({self.state.now_s, *(own.end_s for own in self._held)})
         for start_s in moments:
+            check_time()
             if math.isinf(start_s):
                 break
             pool = self._pool(start_s)
@@ -108,7 +111,7 @@ class Reservations:
                 own.start_s for own in self._held if start_s < own.start_s < start_s + length_s
             )
             if all(self._pool(moment).fits(configuration, tasks) for moment in sorted(set(later))):
-                return Reservation(view, start_s, pool), tasks
+                return Reservation(view, start_s, pool, tasks)
         return None
 
     def now(self, view: JobView, configuration: Configuration) -> tuple[TaskPlacement, ...] | None:
@@ -127,7 +130,7 @@ class Reservations:
             pool.release(configuration, tasks)
         return tasks
 
-    def keep(self, reserved: Reservation, choice: int, tasks: tuple[TaskPlacement, ...]) -> bool:
+    def keep(self, reserved: Reservation, choice: int) -> bool:
         """Hold what a job has reserved, and start it if its time is now; return whether it did.
 
         Parameters
@@ -136,10 +139,8 @@ class Reservations:
             The reservation.
         choice
             Position of its configuration.
-        tasks
-            Its hosts.
         """
-        view = reserved.job
+        view, tasks = reserved.job, reserved.tasks
         configuration = view.configurations[choice]
         end_s = reserved.start_s + run_s(view, configuration)
         self._held.append(_Held(reserved.start_s, end_s, configuration, tasks))
@@ -196,15 +197,28 @@ class ConservativeBackfill(_Reserving):
         state
             What the policy sees.
         """
-        choices, ahead = Backfilling(state), Reservations(state)
-        for view in state.waiting:
-            configuration = choices.configuration(view)
-            if configuration is None or not ahead.within_quota(view, configuration):
-                continue
-            found = ahead.first(view, configuration)
-            if found is not None:
-                ahead.keep(found[0], view.configurations.index(configuration), found[1])
-        return Decision(assign=tuple(ahead.started))
+        return Decision(assign=tuple(reserved_in_order(state)[0].started))
+
+
+def reserved_in_order(state: ClusterState) -> tuple[Reservations, dict[str, Reservation]]:
+    """Return the reservations of the jobs that wait, each the first beside those before its own.
+
+    Parameters
+    ----------
+    state
+        What the policy sees.
+    """
+    choices, ahead = Backfilling(state), Reservations(state)
+    reserved = {}
+    for view in state.waiting:
+        c = choices.choice(view)
+        if c is None or not ahead.within_quota(view, view.configurations[c]):
+            continue
+        found = ahead.first(view, view.configurations[c])
+        if found is not None:
+            ahead.keep(found, c)
+            reserved[view.id] = found
+    return ahead, reserved
 
 
 class TurnAround(_Reserving):
@@ -232,7 +246,7 @@ class TurnAround(_Reserving):
         """
         ahead = Reservations(state)
         for view in state.waiting:
-            best: tuple[float, int, Reservation, tuple[TaskPlacement, ...]] | None = None
+            best: tuple[float, int, Reservation] | None = None
             for c in choices_of(view):
                 configuration = view.configurations[c]
                 if not ahead.within_quota(view, configuration):
@@ -240,11 +254,11 @@ class TurnAround(_Reserving):
                 found = ahead.first(view, configuration)
                 if found is None:
                     continue
-                end_s = found[0].start_s + run_s(view, configuration)
+                end_s = found.start_s + run_s(view, configuration)
                 if best is None or end_s < best[0]:
-                    best = (end_s, c, *found)
+                    best = (end_s, c, found)
             if best is not None:
-                ahead.keep(best[2], best[1], best[3])
+                ahead.keep(best[2], best[1])
         return Decision(assign=tuple(ahead.started))
 
 
@@ -282,7 +296,7 @@ class Lpt(_Reserving):
                 continue
             tasks = ahead.now(view, configuration)
             if tasks is not None:
-                ahead.keep(Reservation(view, state.now_s, state.pool), c, tasks)
+                ahead.keep(Reservation(view, state.now_s, state.pool, tasks), c)
         return Decision(assign=tuple(ahead.started))
 
 

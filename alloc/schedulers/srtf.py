@@ -52,10 +52,7 @@ class Srtf(Policy):
     def _rank(self, view: JobView) -> float:
         if self._by == "fraction":
             return remaining_fraction(view)
-        bound = view.bound_to
-        if bound is not None and (rate := view.configurations[bound].rate) > 0:
-            return work_of(view)[1] / rate
-        return work_of(view)[1] / self._memory.fastest(view.configurations)
+        return remaining_time_s(view, self._memory.fastest(view.configurations))
 
 
 class SrtfDl2(Policy):
@@ -114,3 +111,21 @@ def work_of(view: JobView) -> tuple[float, float]:
             'give it knowledge "estimate" or "exact".'
         )
     return view.work, view.work_left
+
+
+def remaining_time_s(view: JobView, fastest: float | None = None) -> float:
+    """Return how long a job still runs at its fastest, or in what it is bound to, seconds.
+
+    Parameters
+    ----------
+    view
+        The job.
+    fastest
+        Its highest rate, work units per second, where that is known; ``None``: it is looked up.
+    """
+    bound = view.bound_to
+    if bound is not None and (rate := view.configurations[bound].rate) > 0:
+        return work_of(view)[1] / rate
+    if fastest is None:
+        fastest = max(configuration.rate for configuration in view.configurations)
+    return work_of(view)[1] / fastest

@@ -102,7 +102,8 @@ class ClusterState:
     jobs
         Jobs that have arrived and are not complete, in order of arrival (ties: instance order).
     topology
-        The cluster.
+        The cluster as it stands: hosts that are down are not in it. It is another object after a
+        host went down or came back, and only then.
     pool
         Free capacity: in rounds the empty cluster; in continuous time what running jobs leave.
         A scheduler may take from it while it decides.

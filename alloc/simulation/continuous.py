@@ -18,8 +18,8 @@ PATIENCE = 100
 class EventClock:
     """Goes from event to event: `next_decision` runs up to a decision, `apply` carries it out.
 
-    Events are arrivals, completions and the times a scheduler asked to be woken at; all that happen
-    at the same time make one decision.
+    Events are arrivals, completions, hosts that come back or go down under a job, and the times a
+    scheduler asked to be woken at; all that happen at the same time make one decision.
 
     Parameters
     ----------
@@ -33,6 +33,7 @@ class EventClock:
         self._engine = engine
         self._stalls = stalls
         self._begun = False
+        self._opening = False
         self._woken = False
         self._completions: list[tuple[float, int, int]] = []
         self._wake_s = math.inf
@@ -45,7 +46,7 @@ class EventClock:
             self._begun = True
             self._resume()
         while engine.active or math.isfinite(engine.next_arrival_s):
-            now_s = self._next_event()
+            opening, now_s = self._opening, self._next_event()
             if now_s >= engine.max_time_s:
                 self._stop_all(engine.max_time_s)
                 return False
@@ -53,13 +54,17 @@ class EventClock:
                 self.stop()
                 return False
             self._woken = now_s == self._wake_s
+            due = opening or self._next_due_s() <= now_s
             self._complete(now_s)
+            due |= self._move_hosts(now_s)
             while engine.next_arrival_s <= now_s:
                 engine.admit()
-            if not engine.active:
+            if not engine.active or not engine.hosts.any_up:
                 engine.end_s = now_s
-                self._wake_s = math.inf  # nobody is there to decide on; the next arrival wakes
+                self._wake_s = math.inf  # nothing is there to decide on; the next event wakes
                 continue
+            if not due:
+                continue  # a host went down on which nothing ran
             self._sync_pool()
             engine.ask(now_s)
             return True
@@ -78,6 +83,7 @@ class EventClock:
     def _resume(self) -> None:
         """Let what ran before the start run on."""
         engine = self._engine
+        engine.move_hosts(0.0, lambda _: None)  # nothing runs yet
         going: list[Assignment] = []
         while engine.next_arrival_s <= 0:
             live = engine.admit()
@@ -87,29 +93,36 @@ class EventClock:
             engine.running.remove(live.job.id)
             live.view.current = None
             engine.waiting.add(live.view)
-            if assignment.tasks:
+            if assignment.tasks and not engine.instance.downtime.fails(assignment.tasks, 0.0):
                 going.append(assignment)
         engine.referee.check_jobs(Decision(assign=tuple(going)), 0.0)
         for assignment in going:
             self._start(engine.active[assignment.job], assignment, 0.0)
         engine.referee.check_room(going, 0.0)
+        self._opening = bool(engine.active)
 
-    def _next_event(self) -> float:
-        engine = self._engine
+    def _next_due_s(self) -> float:
+        """Return when the next job completes or arrives, or the scheduler is to be woken."""
         heap = self._completions
         while heap and not self._stands(*heap[0]):
             heapq.heappop(heap)
-        now_s = min(
+        return min(
             heap[0][0] if heap else math.inf,
-            engine.next_arrival_s,
+            self._engine.next_arrival_s,
             self._wake_s,
         )
-        if not engine.decision_s and engine.active:
+
+    def _next_event(self) -> float:
+        engine = self._engine
+        if self._opening:
+            self._opening = False
             return 0.0  # what ran before the start leaves the first decision at 0 to be taken
+        now_s = min(self._next_due_s(), engine.hosts.next_change_s)
         if math.isinf(now_s):
             if math.isfinite(engine.max_time_s):
                 return engine.max_time_s
-            if not self._stalls:
+            # Of hosts that never come back, jobs may wait for ever without anybody's fault.
+            if not self._stalls or engine.hosts.any_down:
                 return math.inf
             raise engine.stall(engine.end_s, "nothing runs to completion and no job will arrive")
         return now_s
@@ -122,6 +135,14 @@ class EventClock:
             foreseen = heapq.heappop(heap)
             if self._stands(*foreseen):
                 self._stop(engine.live[foreseen[1]], now_s)
+
+    def _move_hosts(self, now_s: float) -> bool:
+        """Let hosts go down and come back; return whether there is something to decide."""
+
+        def fail(live: LiveJob) -> None:
+            self._stop(live, now_s, failed=True)
+
+        return self._engine.move_hosts(now_s, fail)
 
     def _stands(self, finish_s: float, position: int, epoch: int) -> bool:
         """Return whether a completion is still to be expected as it was foreseen."""
@@ -161,14 +182,14 @@ class EventClock:
         if math.isfinite(finish_s):
             heapq.heappush(self._completions, (finish_s, live.view.position, live.epoch))
 
-    def _stop(self, live: LiveJob, now_s: float) -> bool:
+    def _stop(self, live: LiveJob, now_s: float, *, failed: bool = False) -> bool:
         """End a run; return whether the job is complete."""
         engine = self._engine
         if live.assignment is None:
             raise AssertionError("stop without a run")
         engine.referee.give_back(live.assignment)
         engine.running.remove(live.job.id)
-        if live.stop(now_s):
+        if live.stop(now_s, failed=failed):
             engine.complete(live)
             return True
         engine.waiting.add(live.view)
@@ -184,7 +205,8 @@ class EventClock:
 
     def _check_idle(self, woken: bool, now_s: float) -> None:
         engine = self._engine
-        idle = woken and not self._completions and math.isinf(engine.next_arrival_s)
+        to_come_s = min(engine.next_arrival_s, engine.hosts.next_change_s)
+        idle = woken and not self._completions and math.isinf(to_come_s)
         self._idle = self._idle + 1 if idle else 0
         if self._idle > PATIENCE and self._stalls:
             raise engine.stall(now_s, "it asks to be woken again and again and starts nothing")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from bisect import insort
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -13,9 +14,11 @@ from alloc.packing import HostPool
 from alloc.problems.allocation.instance import Instance, overfull
 from alloc.problems.allocation.solution import Run
 from alloc.schedulers.state import ClusterState, Decision, JobTable, JobView
+from alloc.simulation.hosts import HostWatch
 from alloc.simulation.information import Forecast
 from alloc.simulation.live import LiveJob
 from alloc.simulation.rules import Referee
+from alloc.simulation.stages import StagedJobs
 
 Progress = Callable[[int, int], None]
 
@@ -29,6 +32,8 @@ class Record:
     start_s: dict[str, float | None] = field(default_factory=dict)
     restarts: int = 0
     migrations: int = 0
+    failures: int = 0
+    lost_gpu_s: float = 0.0
 
     def enter(self, live: LiveJob) -> None:
         """Enter a job."""
@@ -37,6 +42,8 @@ class Record:
         self.start_s[live.job.id] = live.start_s
         self.restarts += live.restarts
         self.migrations += live.migrations
+        self.failures += live.failures
+        self.lost_gpu_s += live.lost_gpu_s
 
 
 class Engine:
@@ -45,7 +52,7 @@ class Engine:
     Parameters
     ----------
     instance
-        The truth.
+        The truth. Here each stage of its jobs is a job, which arrives when those before it end.
     name
         Name of who decides, for messages.
     forecast
@@ -67,19 +74,23 @@ class Engine:
         max_time_s: float | None,
         progress: Progress | None,
     ) -> None:
+        self._staged = None if instance.unfolded is instance else StagedJobs(instance, forecast)
+        instance = instance.unfolded
         self.instance = instance
         self.name = name
         self.max_time_s = float("inf") if max_time_s is None else max_time_s
         self.active: dict[str, LiveJob] = {}
         self.referee = Referee(instance, name, self.active)
+        self.hosts = HostWatch(instance)
         _check_running(instance)
         self._ran_before = {assignment.job: assignment for assignment in instance.running}
         # The jobs in the system, by position in the instance.
         self.live: dict[int, LiveJob] = {}
         self.record = Record()
         # Positions, popped from the end: the next job to arrive is the last.
-        jobs = instance.jobs
-        self._arrivals = sorted(range(len(jobs)), key=lambda j: (-jobs[j].arrival_s, -j))
+        self._arrival_s = [job.arrival_s for job in instance.jobs]
+        first = range(len(instance.jobs)) if self._staged is None else self._staged.first
+        self._arrivals = sorted(first, key=self._from_the_end)
         self.num_complete = 0
         self.end_s = 0.0
         self.decision_s: list[float] = []
@@ -109,18 +120,54 @@ class Engine:
     @property
     def next_arrival_s(self) -> float:
         """Arrival of the next job, seconds, infinite if none is to come."""
-        return self.instance.jobs[self._arrivals[-1]].arrival_s if self._arrivals else math.inf
+        return self._arrival_s[self._arrivals[-1]] if self._arrivals else math.inf
+
+    def _from_the_end(self, position: int) -> tuple[float, int]:
+        return (-self._arrival_s[position], -position)
 
     def admit(self) -> LiveJob:
         """Let the next job into the system."""
         position = self._arrivals.pop()
         job = self.instance.jobs[position]
-        live = self._forecast.live_job(position, job, self._ran_before.get(job.id))
+        if self._staged is None:
+            live = self._forecast.live_job(position, job, self._ran_before.get(job.id))
+        else:
+            live = self._staged.live_job(position)
         self.live[position] = live
         self.active[live.job.id] = live
         self.jobs.add(live.view)
         (self.waiting if live.view.current is None else self.running).add(live.view)
         return live
+
+    def move_hosts(self, now_s: float, stop: Callable[[LiveJob], None]) -> bool:
+        """Let hosts go down and come back that do so up to now, and show them as they are.
+
+        Parameters
+        ----------
+        now_s
+            The time, seconds.
+        stop
+            Stops a job that runs on a host which goes down.
+
+        Returns
+        -------
+        bool
+            Whether a job was stopped or a host came back: then there is something to decide.
+        """
+        fell, came_back = self.hosts.go_to(now_s)
+        hit = [
+            live
+            for live in (self.active.values() if fell else ())
+            if (current := live.view.current) is not None
+            and any(task.host in fell for task in current.tasks)
+        ]
+        for live in hit:
+            stop(live)
+        if (fell or came_back) and self.hosts.any_up:
+            topology = self.hosts.topology()
+            self.state.topology, self.state.pool = topology, HostPool(topology)
+            self.referee.move_to(topology)
+        return came_back or bool(hit)
 
     def ask(self, now_s: float) -> ClusterState:
         """Show what a decision at this time is taken on."""
@@ -166,6 +213,10 @@ class Engine:
         del self.live[live.view.position]
         self.record.enter(live)
         self.jobs.remove(job_id)
+        if self._staged is not None:
+            for k, moment_s in self._staged.complete(live):
+                self._arrival_s[k] = moment_s
+                insort(self._arrivals, k, key=self._from_the_end)
         self.num_complete += 1
         if self._progress is not None:
             self._progress(self.num_complete, len(self.instance.jobs))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from alloc.problems.allocation.outages import saved_s
 from alloc.problems.allocation.solution import Assignment, Run
 from alloc.progress import WORK_TOLERANCE, same_place
 from alloc.schedulers.state import JobView
@@ -38,13 +39,17 @@ class LiveJob:
         "_pause",
         "_rate",
         "_run_start_s",
+        "_saved_left",
         "_seen_work",
         "_started",
+        "_worked_s",
         "assignment",
         "completion_s",
         "epoch",
+        "failures",
         "gpus",
         "job",
+        "lost_gpu_s",
         "migrations",
         "restarts",
         "runs",
@@ -63,11 +68,15 @@ class LiveJob:
         self.runs: list[Run] = []
         self.restarts = 0
         self.migrations = 0
+        self.failures = 0
+        self.lost_gpu_s = 0.0
         self.gpus = 0.0
         # Counts changes of what the job runs: events foreseen for an earlier count are void.
         self.epoch = 0
         self._attained_gpu_s = 0.0
         self._left = job.work_left
+        # What was left when the state was saved, and the progress since, seconds.
+        self._saved_left, self._worked_s = job.work_left, 0.0
         self._pause = 0.0
         self._rate = 0.0
         self._run_start_s = 0.0
@@ -92,6 +101,7 @@ class LiveJob:
             self._pause = self.job.restart_cost_s if self._started else 0.0
             self.restarts += self._started
             self.migrations += before is not None and _hosts(before) != _hosts(assignment)
+            self._saved_left, self._worked_s = self._left, 0.0
         self._started = True
         if self.start_s is None:
             self.start_s = now_s
@@ -136,8 +146,16 @@ class LiveJob:
             return 0.0
         return self._left - done
 
-    def stop(self, now_s: float) -> bool:
-        """End the run; return whether the job is complete."""
+    def stop(self, now_s: float, *, failed: bool = False) -> bool:
+        """End the run; return whether the job is complete.
+
+        Parameters
+        ----------
+        now_s
+            When it ends, seconds.
+        failed
+            Whether a host goes down then: if the job is not complete, what was not saved is lost.
+        """
         assignment = self.assignment
         if assignment is None:
             raise AssertionError("stop without a run")
@@ -163,13 +181,25 @@ class LiveJob:
             self.completion_s = min(
                 self._run_start_s + self._pause + self._left / self._rate, now_s
             )
-        self._pause -= min(self._pause, held_s)
+        paused_s = min(self._pause, held_s)
+        self._pause -= paused_s
         self._left = left
+        self._worked_s += held_s - paused_s
+        if failed and left:
+            left = self._lose()
         self._before = assignment
         self._before_end_s = now_s
         self._leave()
         self.show(left)
         return left == 0.0
+
+    def _lose(self) -> float:
+        """Go back to the last save; return the work left."""
+        kept_s = saved_s(self._worked_s, self.job.checkpoint_s)
+        self._left = self._saved_left - self._rate * kept_s
+        self.failures += 1
+        self.lost_gpu_s += self.gpus * (self._worked_s - kept_s)
+        return self._left
 
     def _leave(self) -> None:
         self.assignment = None

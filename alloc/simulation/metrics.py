@@ -35,16 +35,23 @@ class Metrics:
     makespan_s
         Completion of the last job, seconds since the start of the instance.
     utilisation
-        GPU time held until the makespan over GPU time there was, 0 to 1; NaN without GPUs.
+        GPU time held until the makespan over GPU time there was, hosts that were down left out, 0
+        to 1; NaN without GPUs.
     mean_fairness, max_fairness
         Finish-time fairness rho, more than 0; above 1 a job did worse than alone in its fair share
-        (see `finish_time_fairness`).
+        (see `finish_time_fairness`); NaN where a job has stages.
     mean_decision_s, p99_decision_s
         Wall time of a decision, seconds.
     restarts, migrations
         Resumptions that cost a restart, and how many of them were on other hosts.
+    failures
+        Runs that failed with a host.
+    lost_gpu_h
+        GPU time whose work was lost by them, GPU h.
     num_late
         Jobs that completed after their deadline or the horizon.
+    num_promised_late
+        Those of them that may not be refused.
     deadlines_met
         Part of the jobs with a deadline that completed within it and the horizon, 0 to 1; NaN
         without such jobs.
@@ -68,7 +75,10 @@ class Metrics:
     p99_decision_s: float
     restarts: int
     migrations: int
+    failures: int
+    lost_gpu_h: float
     num_late: int
+    num_promised_late: int
     deadlines_met: float
     value: float
     deadline_gpu_h: float
@@ -100,7 +110,10 @@ def metrics_of(result: SimulationResult) -> Metrics:
         p99_decision_s=_percentile(decisions, 99),
         restarts=result.restarts,
         migrations=result.migrations,
+        failures=result.failures,
+        lost_gpu_h=result.lost_gpu_s / 3600,
         num_late=len(result.late),
+        num_promised_late=sum(not instance.job(job).refusable for job in result.late),
         deadlines_met=len(met) / len(dated) if dated else math.nan,
         value=math.fsum(job.weight for job in met) if dated else math.nan,
         deadline_gpu_h=_gpu_h(result.schedule, dated) if dated else math.nan,
@@ -110,9 +123,10 @@ def metrics_of(result: SimulationResult) -> Metrics:
 def _gpu_h(schedule: Schedule, jobs: Sequence[Job]) -> float:
     """Return the GPU time that jobs hold, GPU h."""
     return math.fsum(
-        job.configurations[run.configuration].demand[0] / MILLI * (run.end_s - run.start_s) / 3600
+        part.configurations[run.configuration].demand[0] / MILLI * (run.end_s - run.start_s) / 3600
         for job in jobs
-        for run in schedule.runs_of.get(job.id, ())
+        for part in job.parts
+        for run in schedule.runs_of.get(part.id, ())
     )
 
 
@@ -148,7 +162,17 @@ def utilisation(instance: Instance, schedule: Schedule, until_s: float = math.in
         return math.nan
     until_s = min(until_s, float(times[-1]))
     spans = np.diff(np.append(np.minimum(times, until_s), until_s))
-    return float(level @ spans) / (num_gpus * until_s)
+    return float(level @ spans) / (num_gpus * until_s - _down_gpu_s(instance, until_s))
+
+
+def _down_gpu_s(instance: Instance, until_s: float) -> float:
+    """Return the GPU time of hosts that were down up to a time, GPU seconds."""
+    topology = instance.topology
+    return math.fsum(
+        topology.host_type(topology.hosts[topology.host_index[outage.host]]).num_gpus
+        * max(min(until_s, math.inf if outage.end_s is None else outage.end_s) - outage.start_s, 0)
+        for outage in instance.outages
+    )
 
 
 def finish_time_fairness(
@@ -166,7 +190,8 @@ def finish_time_fairness(
       cluster's capacity B_k of resource k (of the configuration's GPU type, where it names one);
     - ``rho_j = JCT_j * rate / (work left at the start)``.
 
-    A job that completes as fast as in its share has rho 1; below 1 it gained by sharing.
+    A job that completes as fast as in its share has rho 1; below 1 it gained by sharing. Of a job
+    with stages rho is not known, NaN: what it takes alone in a share is a schedule of its own.
 
     Parameters
     ----------
@@ -185,6 +210,8 @@ def finish_time_fairness(
         end_s = completion_s[job.id]
         if end_s is None:
             rho[job.id] = math.inf
+        elif job.stages:
+            rho[job.id] = math.nan
         else:
             rate = _rate_alone(instance, job, rivals)
             rho[job.id] = (end_s - job.arrival_s) * rate / job.work_left

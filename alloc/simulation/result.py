@@ -43,6 +43,10 @@ class SimulationResult(Tabular):
         other hosts.
     migrations
         How many of them were on other hosts than before.
+    failures
+        Number of runs that failed with a host.
+    lost_gpu_s
+        GPU time whose work was lost by them, GPU seconds.
     late
         Jobs that completed after their hard deadline or the instance's horizon. Policies that know
         of no deadlines may be late, so this is an outcome and not an error.
@@ -64,6 +68,8 @@ class SimulationResult(Tabular):
     end_s: float
     restarts: int
     migrations: int
+    failures: int
+    lost_gpu_s: float
     late: tuple[str, ...]
     notes: Mapping[str, float]
     verified: bool
@@ -99,7 +105,10 @@ def gpus_over_time(
     """
     runs = schedule.runs
     gpus = np.array(
-        [instance.job(run.job).configurations[run.configuration].demand[0] for run in runs],
+        [
+            instance.unfolded.job(run.job).configurations[run.configuration].demand[0]
+            for run in runs
+        ],
         dtype=np.int64,
     )
     times = np.array([run.start_s for run in runs] + [run.end_s for run in runs])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from alloc.errors import AllocError, InstanceError, OutOfTime, UnsupportedFeatureError
@@ -255,7 +255,7 @@ class RollingHorizon:
     def _call_solve(
         self, instance: Instance, start: Schedule | None, time_limit_s: float
     ) -> Result[Solution]:
-        solve = self._solve or _default_solve()
+        solve = self._solve or default_solve()
         return solve(
             instance,
             self._formulation,
@@ -297,13 +297,14 @@ class RollingHorizon:
         return sorted(chosen, key=lambda view: view.in_order)
 
 
-def _default_solve() -> Solve:
+def default_solve() -> Solve:
+    """Return `alloc.solving.solve`, which is loaded when it is used."""
     from alloc.solving import solve
 
     return solve
 
 
-def sub_instance(state: ClusterState, views: Sequence[JobView], slot_s: float) -> Instance:
+def sub_instance(state: ClusterState, views: Sequence[JobView], slot_s: float | None) -> Instance:
     """Return jobs in the system as an instance that starts now.
 
     Work is as known to the scheduler; what is done counts as done, so that a job which has run pays
@@ -315,7 +316,13 @@ def sub_instance(state: ClusterState, views: Sequence[JobView], slot_s: float) -
             raise InstanceError(
                 f'job "{view.id}": its work is unknown; rolling-horizon needs knowledge "estimate".'
             )
-        configurations = view.configurations
+        configurations, bound = view.configurations, view.bound_to
+        if bound is not None and view.current is None:
+            # It waits again, and keeps the configuration that it began in: no other gets it on.
+            configurations = tuple(
+                way if c == bound else replace(way, rate=0.0)
+                for c, way in enumerate(configurations)
+            )
         jobs.append(
             Job(
                 view.id,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from typing import NoReturn
 
@@ -11,7 +12,9 @@ from alloc.problems.allocation.instance import Instance
 from alloc.problems.allocation.solution import Assignment, Run
 from alloc.schedulers.state import Decision
 from alloc.simulation.live import LiveJob
+from alloc.topology import Topology
 from alloc.verification.capacity import check_capacity
+from alloc.verification.outages import check_outages
 from alloc.verification.placement import check_assignment
 
 _FEW = 8
@@ -58,6 +61,8 @@ class Referee:
                 self._instance, assignment.job, assignment.configuration, assignment.tasks
             ):
                 self.refuse(assignment.job, now_s, violation.sentence)
+            if self._instance.outages:
+                self._check_hosts(assignment, now_s)
             last = live.view.last
             if (
                 live.job.elasticity != "malleable"
@@ -90,12 +95,27 @@ class Referee:
                 )
             seen.add(job_id)
 
+    def _check_hosts(self, assignment: Assignment, now_s: float) -> None:
+        """Refuse hosts that are down now; which go down later nobody can know."""
+        job, soon_s = assignment.job, math.nextafter(now_s, math.inf)
+        run = Run(job, assignment.configuration, now_s, soon_s, assignment.tasks)
+        for violation in check_outages(self._instance, (run,)):
+            self.refuse(job, now_s, violation.sentence)
+
     def check_pause(self, live: LiveJob, now_s: float) -> None:
         """Refuse the pause of a job that must not be paused."""
         if not live.job.preemptible:
             self.refuse(
                 live.job.id, now_s, f'job "{live.job.id}" is not preemptible but is paused.'
             )
+
+    def move_to(self, topology: Topology) -> None:
+        """Enter what runs in the ledger of the cluster as it stands."""
+        self.ledger = HostPool(topology)
+        for live in self._active.values():
+            if live.assignment is not None:
+                configuration = live.job.configurations[live.assignment.configuration]
+                self.ledger.take(configuration, live.assignment.tasks)
 
     def take(self, assignment: Assignment) -> None:
         """Enter an assignment in the ledger; `check_room` tells whether there was room."""
@@ -115,7 +135,7 @@ class Referee:
 
     def check_room(self, taken: Iterable[Assignment], now_s: float) -> None:
         """Refuse assignments, already taken, that put a host, GPU or tenant over its limit."""
-        index = self._instance.topology.host_index
+        index = self.ledger.topology.host_index
         free, open_gpus = self.ledger.free, self.ledger.open_gpus
         taken = tuple(taken)
         # One look at all hosts is cheaper than one for each of many tasks.

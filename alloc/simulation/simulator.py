@@ -12,6 +12,7 @@ import numpy as np
 from alloc.errors import AllocError, InstanceError, SimulationError
 from alloc.problems.allocation.instance import Instance
 from alloc.problems.allocation.solution import Schedule
+from alloc.problems.allocation.stages import ends_of_jobs, starts_of_jobs
 from alloc.progress import completions
 from alloc.schedulers import scheduler_of
 from alloc.schedulers.functions import RuleScheduler
@@ -80,7 +81,7 @@ class Simulation:
             raise InstanceError(f"max_time_s is {max_time_s:g}; it must be more than 0.")
         forecast_rng, decider_rng = np.random.default_rng(0 if rng is None else rng).spawn(2)
         self._forecast = Forecast(
-            instance, knowledge, work_error, speed_error, forecast_rng, seen_work
+            instance.unfolded, knowledge, work_error, speed_error, forecast_rng, seen_work
         )
         self.instance = instance
         self._engine = Engine(instance, decider, self._forecast, decider_rng, max_time_s, progress)
@@ -123,7 +124,7 @@ class Simulation:
         return [(x.job, x.view, x.left_at(end_s)) for x in self._engine.active.values()]
 
     def completion_s(self, job_id: str) -> float | None:
-        """Return when a job completed, seconds, or None if it has not."""
+        """Return when a job of the instance unfolded completed, seconds, or None if it has not."""
         return self._engine.record.completion_s.get(job_id)
 
     def next_decision(self) -> ClusterState | None:
@@ -196,7 +197,7 @@ class Simulation:
                 "simulation is over; go on until next_decision() returns None, or stop() it."
             )
         if check not in self._result:
-            self._result[check] = _result(self._engine, self._forecast, check)
+            self._result[check] = _result(self.instance, self._engine, self._forecast, check)
         return self._result[check]
 
 
@@ -221,6 +222,10 @@ def simulate(
     arrival or later, complete at the moment their work is done, and hold their resources to the end
     of that slot. Without, it decides at every arrival and completion, and its decision changes what
     runs: `assign` starts or changes jobs, `release` pauses them, everything else runs on.
+
+    A host that goes down (`Instance.outages`) stops what runs on it at that moment, and is not
+    there until it is back. The jobs keep what they saved (`Job.checkpoint_s`) and wait again. In
+    continuous time that asks for a decision, as does a host that comes back.
 
     A change of configuration or hosts, and a pause, cost the job's restart cost when it resumes
     (`alloc.progress`). Every decision is held against the checker's rules as it is taken.
@@ -331,24 +336,26 @@ def _until_now(simulation: Simulation, check: bool) -> SimulationResult:
         raise KeyboardInterrupt from None
 
 
-def _result(engine: Engine, forecast: Forecast, check: bool) -> SimulationResult:
+def _result(
+    instance: Instance, engine: Engine, forecast: Forecast, check: bool
+) -> SimulationResult:
     """Return what happened; the record of the engine is closed by it."""
-    instance, name = engine.instance, engine.name
-    record = engine.record
+    name, record = engine.name, engine.record
     while engine.live:
         record.enter(engine.live.popitem()[1])
-    completion_s = {job.id: record.completion_s.get(job.id) for job in instance.jobs}
-    index = instance.job_index
+    parts = engine.instance.jobs
+    index = engine.instance.job_index
     schedule = Schedule(
         tuple(sorted(record.runs, key=lambda run: (index[run.job], run.start_s))),
         {
-            job_id: f"refused by {name} at {engine.refused[job_id]:g} s."
-            if job_id in engine.refused
+            job.id: f"refused by {name} at {engine.refused[job.id]:g} s."
+            if job.id in engine.refused
             else f"not complete when the simulation stopped at {engine.end_s:g} s."
-            for job_id, end in completion_s.items()
-            if end is None
+            for job in parts
+            if record.completion_s.get(job.id) is None
         },
     )
+    completion_s = ends_of_jobs(instance, record.completion_s)
     if check:
         _check(instance, schedule, completion_s, name)
     return SimulationResult(
@@ -359,11 +366,13 @@ def _result(engine: Engine, forecast: Forecast, check: bool) -> SimulationResult
         speed_error=forecast.speed_error,
         schedule=schedule,
         completion_s=completion_s,
-        start_s={job.id: record.start_s.get(job.id) for job in instance.jobs},
+        start_s=starts_of_jobs(instance, record.start_s),
         decision_s=np.array(engine.decision_s),
         end_s=engine.end_s,
         restarts=record.restarts,
         migrations=record.migrations,
+        failures=record.failures,
+        lost_gpu_s=record.lost_gpu_s,
         late=_late(instance, completion_s),
         notes=engine.notes,
         verified=check,

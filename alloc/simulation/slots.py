@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 from alloc.problems.allocation.solution import Assignment
 from alloc.schedulers.state import Decision
@@ -46,19 +47,34 @@ class SlotClock:
     def next_decision(self) -> bool:
         """Run to the start of the next slot that needs a decision; False when all is over."""
         engine = self._engine
-        if not engine.active:
-            if not math.isfinite(engine.next_arrival_s):
+        while True:
+            if not engine.active:
+                if not math.isfinite(engine.next_arrival_s):
+                    return False
+                self._slot = max(self._slot, int(_slot_of(engine.next_arrival_s, self._slot_s)))
+            now_s = self._slot * self._slot_s
+            if now_s >= engine.max_time_s or self._waits_for_ever():
+                self.stop()
                 return False
-            self._slot = max(self._slot, int(_slot_of(engine.next_arrival_s, self._slot_s)))
-        now_s = self._slot * self._slot_s
-        if now_s >= engine.max_time_s:
-            self.stop()
-            return False
-        while _slot_of(engine.next_arrival_s, self._slot_s) <= self._slot:
-            engine.admit()
-        _show(engine)
-        engine.ask(now_s)
-        return True
+            while _slot_of(engine.next_arrival_s, self._slot_s) <= self._slot:
+                engine.admit()
+            # After the arrivals: what ran before the start may have run on a host that is down.
+            if engine.move_hosts(now_s, partial(_fail, now_s=now_s)):
+                self._idle = 0
+            if engine.hosts.any_up:
+                _show(engine)
+                engine.ask(now_s)
+                return True
+            if math.isinf(engine.hosts.next_change_s):
+                self.stop()
+                return False
+            self._slot += 1
+
+    def _waits_for_ever(self) -> bool:
+        """Return whether nothing was done for too long, and nothing is to come."""
+        engine = self._engine
+        to_come_s = min(engine.next_arrival_s, engine.hosts.next_change_s)
+        return self._idle > self._patience and math.isinf(to_come_s)
 
     def apply(self, decision: Decision) -> None:
         """Run the slot as decided."""
@@ -66,7 +82,8 @@ class SlotClock:
         now_s, end_s = self._slot * self._slot_s, (self._slot + 1) * self._slot_s
         _apply(engine, decision, now_s)
         self._idle = 0 if _advance(engine, now_s, end_s) else self._idle + 1
-        if self._idle > self._patience and math.isinf(engine.next_arrival_s):
+        # Of hosts that never come back, jobs may wait for ever without anybody's fault.
+        if self._waits_for_ever() and not engine.hosts.any_down:
             raise engine.stall(
                 now_s, f"no work was done for {self._idle} slots and no job will arrive"
             )
@@ -123,16 +140,27 @@ def _apply(engine: Engine, decision: Decision, now_s: float) -> None:
     referee.check_room(assigned.values(), now_s)
 
 
+def _fail(live: LiveJob, now_s: float) -> None:
+    """Stop a job, running now or just before the start, with a host that goes down."""
+    if live.assignment is not None:
+        live.stop(now_s, failed=True)
+    live.view.current = None
+
+
 def _advance(engine: Engine, now_s: float, end_s: float) -> bool:
     """Run the slot; return whether any work was done."""
     engine.end_s = engine.state.now_s = end_s
+    downtime = engine.instance.downtime
     worked = False
     for live in list(engine.active.values()):
         if live.assignment is None:
             continue
-        left = live.left_at(end_s)
+        until_s = min(end_s, downtime.next_failure_s(live.assignment.tasks, now_s))
+        left = live.left_at(until_s)
         worked = worked or left < live.left_at(now_s)
         if left == 0.0:
-            live.stop(end_s)
+            live.stop(until_s)
             engine.complete(live)
+        elif until_s < end_s:
+            live.stop(until_s, failed=True)
     return worked

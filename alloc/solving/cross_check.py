@@ -14,13 +14,15 @@ from typing import Any
 from alloc.backends import SolverOptions
 from alloc.backends.second_proof import MAX_ENTRIES, solve_and_prove
 from alloc.certificate import OPTIMALITY_GAP, beats, is_within
+from alloc.clock import time_limit
+from alloc.errors import OutOfTime, UnsupportedFeatureError
 from alloc.families import Family
 from alloc.formulation import ArrayModel, BuiltModel, ProvedInfeasible, RawResult
 from alloc.solving.outcome import Outcome, Settings
 from alloc.solving.refinement import Question, solve_refined
 
 _SECONDS = 1.0
-"""For HiGHS at most; a model with so few entries takes a hundredth of it."""
+"""For building, and for HiGHS, at most; a model with so few entries takes a hundredth of it."""
 
 
 def cross_checked(
@@ -50,9 +52,10 @@ def cross_checked(
     if "arrays" not in chosen.models or outcome.solution is None or settings.time_is_up():
         return outcome
     try:
-        built = chosen.build("arrays", problem, wanted, settings.held)
-    except ProvedInfeasible:
-        # It is not: here is a solution.
+        with time_limit(min(_SECONDS, settings.seconds_left())):
+            built = chosen.build("arrays", problem, wanted, settings.held)
+    except (ProvedInfeasible, UnsupportedFeatureError, OutOfTime):
+        # It has a solution, and may have no arrays; those that take so long are large.
         return outcome
     model = built.model
     if not isinstance(model, ArrayModel) or model.matrix.nnz > MAX_ENTRIES:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -212,6 +212,23 @@ class Topology(Tabular):
         if set(names) <= set(self.resource_names):
             return self
         return self.replace(resources=on_axis(self.resources, names))
+
+    def without_hosts(self, leaving: Collection[str]) -> Topology:
+        """Return the topology without some hosts, and their links; domains stay.
+
+        Parameters
+        ----------
+        leaving
+            Ids of the hosts, not all of them.
+        """
+        return self.replace(
+            hosts=tuple(host for host in self.hosts if host.id not in leaving),
+            links=tuple(
+                link
+                for link in self.links
+                if link.a.split("/")[0] not in leaving and link.b.split("/")[0] not in leaving
+            ),
+        )
 
     @cached_property
     def domain_of_host(self) -> Mapping[str, npt.NDArray[np.int64]]:

@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from dataclasses import replace
 
 from alloc.problems.allocation.instance import Instance
 from alloc.problems.allocation.solution import Allocation, Run, Schedule, Solution
 from alloc.verification.capacity import check_capacity
 from alloc.verification.claims import check_claims as check_claims
 from alloc.verification.moves import check_moves
+from alloc.verification.outages import check_outages
 from alloc.verification.placement import check_assignment
+from alloc.verification.precedence import check_precedence
 from alloc.verification.rules import check_affinities
 from alloc.verification.time import check_runs
 from alloc.verification.violation import Violation as Violation
@@ -38,12 +41,15 @@ def verify(
     -------
     list of Violation
         Empty when the solution is feasible. In a schedule every job must complete, but those that
-        may be refused (`Job.refusable`), never run, and that the schedule names as unplaced.
+        may be refused (`Job.refusable`), never run, and that the schedule names as unplaced. The
+        runs of a job with stages are those of its stages, by their ids in `Instance.unfolded`.
     """
     if isinstance(solution, Allocation):
         found = _verify_allocation(instance, solution)
     else:
-        found = _verify_schedule(instance, solution)
+        found = _verify_schedule(instance.unfolded, solution)
+        if instance.unfolded is not instance:
+            found += check_precedence(instance, solution)
     known: dict[tuple[str, tuple[str, ...]], float] = {}
     for v in accept:
         known[v.code, v.ids] = max(known.get((v.code, v.ids), 0.0), v.amount)
@@ -82,7 +88,10 @@ def _check_assignments(instance: Instance, allocation: Allocation) -> list[Viola
         seen.add(a.job)
         if not any(v.code in ("unknown_job", "unknown_configuration") for v in problems):
             runs.append(Run(a.job, a.configuration, 0.0, length_s, a.tasks))
-    return [*found, *check_capacity(instance, runs), *check_affinities(instance, runs)]
+    # It is decided at the start: nobody knows then which hosts go down later.
+    now = [replace(run, end_s=math.ulp(0.0)) for run in runs]
+    found += [*check_capacity(instance, runs), *check_affinities(instance, runs)]
+    return [*found, *check_outages(instance, now)]
 
 
 def _verify_schedule(instance: Instance, schedule: Schedule) -> list[Violation]:
@@ -103,4 +112,5 @@ def _verify_schedule(instance: Instance, schedule: Schedule) -> list[Violation]:
         for violation in check_runs(instance, job, runs, running.get(job.id)):
             if violation.code != "incomplete" or not refused:
                 found.append(violation)
-    return [*found, *check_capacity(instance, sound), *check_affinities(instance, sound)]
+    found += [*check_capacity(instance, sound), *check_affinities(instance, sound)]
+    return [*found, *check_outages(instance, sound)]

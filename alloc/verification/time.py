@@ -32,8 +32,8 @@ def check_runs(
         What the job does at the start of the instance; None: it waits.
     """
     yield from _check_clock(instance, job, runs)
-    yield from _check_elasticity(job, runs, running)
-    progress = follow(job, runs, running)
+    yield from _check_elasticity(instance, job, runs, running)
+    progress = follow(job, runs, running, instance.downtime)
     if progress.completion_s is None:
         yield Violation(
             "incomplete",
@@ -96,7 +96,9 @@ def _check_clock(instance: Instance, job: Job, runs: Sequence[Run]) -> Iterator[
             )
         previous_end = run.end_s
         if instance.slot_s is not None:
-            for moment in (run.start_s, run.end_s):
+            # A run that fails ends in the middle of a slot.
+            fails = instance.downtime.fails(run.tasks, run.end_s)
+            for moment in (run.start_s,) if fails else (run.start_s, run.end_s):
                 off = abs(math.remainder(moment, instance.slot_s))
                 if off > TIME_TOLERANCE_S:
                     yield Violation(
@@ -110,7 +112,7 @@ def _check_clock(instance: Instance, job: Job, runs: Sequence[Run]) -> Iterator[
 
 
 def _check_elasticity(
-    job: Job, runs: Sequence[Run], running: Assignment | None
+    instance: Instance, job: Job, runs: Sequence[Run], running: Assignment | None
 ) -> Iterator[Violation]:
     used = {run.configuration for run in runs}
     if running is not None:
@@ -125,10 +127,12 @@ def _check_elasticity(
         )
     if job.preemptible:
         return
-    ends = [run.end_s for run in runs] if running is None else [0.0, *(r.end_s for r in runs)]
-    starts = [run.start_s for run in runs][len(runs) + 1 - len(ends) :]
-    for end, start in zip(ends, starts, strict=False):
-        if start > end + TIME_TOLERANCE_S:
+    ended = [(run.tasks, run.end_s) for run in runs]
+    if running is not None:
+        ended.insert(0, (running.tasks, 0.0))
+    starts = [run.start_s for run in runs][len(runs) + 1 - len(ended) :]
+    for (tasks, end), start in zip(ended, starts, strict=False):
+        if start > end + TIME_TOLERANCE_S and not instance.downtime.fails(tasks, end):
             yield Violation(
                 "preempted",
                 (job.id,),

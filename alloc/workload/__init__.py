@@ -10,3 +10,4 @@ from alloc.workload.placement_rules import NO_RULES as NO_RULES
 from alloc.workload.placement_rules import PlacementRules as PlacementRules
 from alloc.workload.placement_rules import Slice as Slice
 from alloc.workload.placement_rules import Spread as Spread
+from alloc.workload.stages import Stage as Stage

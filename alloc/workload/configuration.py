@@ -153,12 +153,16 @@ class Configuration:
     within
         Topology level that must hold all tasks in a single domain (``"host"``, ``"leaf"`` ...) for
         the rate to be reached, or None.
+    technique
+        Name of the parallelism that reaches the rate (``"fsdp"``, ``"pipeline"`` ...), for people;
+        no model asks for it. None: not said.
     """
 
     tasks: tuple[TaskGroup, ...]
     rate: float
     gpu_type: str | None = None
     within: str | None = None
+    technique: str | None = None
 
     def __post_init__(self) -> None:
         if not self.tasks:
@@ -171,6 +175,11 @@ class Configuration:
         # Of tens of thousands in a document, the label is for the message alone.
         if type(self.rate) is not float or not 0.0 <= self.rate < math.inf:
             require_non_negative(self.rate, f"configuration {self.label}", "rate")
+        if self.technique is not None and not self.technique.strip():
+            raise InstanceError(
+                f"configuration {self.label}: technique is empty; name the parallelism, or leave "
+                "it out."
+            )
         if type(self.tasks) is not tuple:
             object.__setattr__(self, "tasks", tuple(self.tasks))
         if any(group.resources is not NO_AMOUNTS for group in self.tasks):

@@ -22,11 +22,14 @@ from benchmarks.tiny.rules import RULES
 from benchmarks.tiny.serving import INFERENCE, QUOTAS
 from benchmarks.tiny.sharing import COLOCATION, SHARING
 from benchmarks.tiny.sizing import SIZING
+from benchmarks.tiny.spase import SPASE
+from benchmarks.tiny.stages import STAGES
 
 _PLAIN = (
     ROUND,
     MALLEABLE,
     MOLDABLE,
+    SPASE,
     ADMISSION,
     PLACEMENT,
     RULES,
@@ -42,6 +45,7 @@ _PLAIN = (
     CHECKPOINTING,
     PIPELINE,
     PROJECT,
+    STAGES,
 )
 _WITHOUT_UNITS = (GANG,)
 """One gang is placed or not: nothing in its problem has a weight."""

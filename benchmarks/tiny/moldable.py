@@ -277,6 +277,8 @@ def _value(instance: Instance, level: str, ends: Ends) -> float:
 def solve(problem: Problem, way: str, seconds: float) -> Answer:
     """Solve with a backend."""
     instance, goal = problem
+    if way == "highs" and instance.slot_s is None:
+        way = "cpsat"  # the arrays are of slots
     result = solve_instance(
         instance, "moldable", way, objective=goal, limits=Limits(seconds=seconds)
     )
@@ -284,4 +286,4 @@ def solve(problem: Problem, way: str, seconds: float) -> Answer:
     return of_result(result, broken)
 
 
-MOLDABLE = Family("moldable", make, ("auto", "pyomo", "cpsat"), truth, solve)
+MOLDABLE = Family("moldable", make, ("auto", "pyomo", "cpsat", "highs"), truth, solve)

@@ -15,13 +15,12 @@ from alloc.models.malleable.data import Array, Index
 from alloc.models.malleable.grid import Grid, Held, grid_of
 from alloc.models.malleable.placing import place_plan
 from alloc.objectives import Held as HeldLevel
-from alloc.objectives import WeightedSum, is_best_effort, is_kept, limit_of, parse_level
+from alloc.objectives import WeightedSum, is_best_effort, is_kept, parse_level, without_late
 from alloc.packing import MAX_STEPS, Steps
 from alloc.problems.allocation.instance import Instance
 from alloc.problems.allocation.solution import Schedule
-from alloc.progress import WORK_TOLERANCE, completions
+from alloc.progress import WORK_TOLERANCE
 from alloc.units import MILLI
-from alloc.verification.time import TIME_TOLERANCE_S
 from alloc.workload import Job
 
 MAX_CHOICES = 3_000_000
@@ -117,14 +116,8 @@ class AdmissionData:
 
     def answer(self, schedule: Schedule) -> Schedule:
         """Return a schedule without the jobs that may be refused and miss their limit in it."""
-        ends = completions(self.instance, schedule)
-        out: dict[str, str] = {}
-        for j, job in enumerate(self.jobs):
-            end = ends[job.id]
-            limit = limit_of(self.instance, job) + TIME_TOLERANCE_S
-            if job.refusable and (end is None or end > limit):
-                out[job.id] = self.hopeless.get(j, _OTHERS)
-        return Schedule(tuple(run for run in schedule.runs if run.job not in out), out)
+        reasons = {self.jobs[j].id: reason for j, reason in self.hopeless.items()}
+        return without_late(self.instance, Schedule(schedule.runs), _OTHERS, reasons)
 
     def refined(self, held: Iterable[Held], accepted: Iterable[int]) -> AdmissionData | None:
         """Return data that do not allow what jobs hold; None if it can be carried out."""

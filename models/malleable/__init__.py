@@ -152,7 +152,7 @@ from typing import Any
 from alloc.models.malleable.arrays import build_arrays as build_arrays
 from alloc.models.malleable.data import SlotData as SlotData
 from alloc.models.malleable.data import slot_data as slot_data
-from alloc.models.malleable.profiles import lagrangian_bound as lagrangian_bound
+from alloc.models.malleable.labels import lagrangian_bound as lagrangian_bound
 
 _LAZY = {
     "build_cpsat": "alloc.models.malleable.cpsat_model",

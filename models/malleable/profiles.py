@@ -25,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from alloc.errors import OutOfTime
-from alloc.models.malleable.costs import JobCosts, Multipliers
+from alloc.models.malleable.costs import JobCosts
 from alloc.models.malleable.data import SlotData, Table
 
 Array = npt.NDArray[np.float64]
@@ -406,45 +406,14 @@ class Pricing:
                 costs[j] = own + self.job_costs.of(j, release)
         return costs
 
-    def profiles(self, solved: list[list[Solved]]) -> list[Profile | None]:
-        """Return each job's cheapest profile."""
-        found: list[Profile | None] = [None] * self.data.num_jobs
-        for (_, jobs), programs in zip(self.groups, solved, strict=True):
-            for j in jobs:
-                release, work = int(self.data.release[j]), float(self.data.work[j])
-                started = bool(self.data.started[j])
-                costs = [p.cost(release, work, started) for p in programs]
-                best = programs[int(np.argmin(costs))]
-                found[j] = best.profile(release, work, started)
+    def profiles_of(
+        self, jobs: npt.NDArray[np.int64], programs: list[Solved]
+    ) -> list[Profile | None]:
+        """Return the cheapest profiles of the jobs of a group, by the grid of their programs."""
+        found = []
+        for j in jobs:
+            release, work = int(self.data.release[j]), float(self.data.work[j])
+            started = bool(self.data.started[j])
+            costs = [p.cost(release, work, started) for p in programs]
+            found.append(programs[int(np.argmin(costs))].profile(release, work, started))
         return found
-
-
-def lagrangian_bound(
-    data: SlotData,
-    prices: Array,
-    num_states: int = 4000,
-    stop: Callable[[], bool] = never,
-    multipliers: Multipliers | None = None,
-) -> float:
-    """Return the lower bound on the objective that prices prove, in plain numpy.
-
-    ``sum_j min over profiles (cost of its completion + prices) - sum_tr B_r p_tr``, for any prices
-    p >= 0, shape (slots, R), and, where peaks or held levels link jobs, any multipliers of theirs
-    (`Target.relaxed`). Schedules may be longer than the priced slots: what comes after them is
-    free, which only lowers the bound.
-
-    Returns
-    -------
-    float
-        The bound, in the objective's unit.
-
-    Raises
-    ------
-    OutOfTime
-        If `stop`, asked again and again, says so.
-    """
-    prices = np.maximum(prices, 0.0)
-    costs, constant = data.target.relaxed(multipliers or data.target.nothing())
-    pricing = Pricing(data, num_states, stop, costs)
-    least = pricing.costs(pricing.solve(prices, "lower"))
-    return float(least.sum() + constant - (prices @ data.rows.capacity).sum()) * data.slot_s

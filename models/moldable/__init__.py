@@ -56,9 +56,12 @@ besides, which (C2) implies and which make the bound. Times are rounded down, wh
 schedule (`cpsat_model`). Of hosts that are alike, job number n uses no more than the first hosts
 that n jobs can reach.
 
-Pyomo, in slots: x_jmt binary, job j starts in slot t in mode m,
+Arrays and Pyomo, in slots: x_jmt binary, job j starts in slot t in mode m,
 
     (C1) sum_mt x_jmt = 1,   (C2) sum_jm sum_{t - h_jm < t' <= t} u_jmr x_jmt' <= B_r for all t, r.
+
+The cost of a start in a slot is that of its completion, so due dates need no variables in the
+arrays. Hosts that are alike are named as in CP-SAT.
 
 Pyomo, in continuous time: flows of capacity from job to job (Artigues, Michelon, Reusser, 2003).
 y_jk = 1 if j is over when k starts, f_jkr >= 0 what k takes over from j of row r; 0 is a source and
@@ -90,13 +93,14 @@ from alloc.models.moldable.data import MoldableData as MoldableData
 from alloc.models.moldable.data import moldable_data as moldable_data
 
 _LAZY = {
+    "build_arrays": "alloc.models.moldable.arrays",
     "build_cpsat": "alloc.models.moldable.cpsat_model",
     "build_pyomo": "alloc.models.moldable.pyomo_model",
 }
 
 
 def __getattr__(name: str) -> Any:
-    """Load Pyomo and OR-Tools only when one of their models is asked for."""
+    """Load what builds a model only when it is asked for."""
     if name in _LAZY:
         return getattr(import_module(_LAZY[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -11,7 +11,7 @@ of the starts.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -25,78 +25,21 @@ from alloc.models.malleable.cpsat_model import whole_multiples
 from alloc.models.moldable.data import Array, MoldableData, Placement, Use, moldable_data
 from alloc.models.moldable.serial import Choice, Plan, by_choices, plan_of
 from alloc.models.moldable.symmetry import Symmetry
+from alloc.models.moldable.units import Units
 from alloc.objectives import Held
 from alloc.problems.allocation.instance import Instance
 from alloc.problems.allocation.solution import Schedule
 
-_MAX_TIME = 2**30
-"""Units of time at most: an optimum is called one at 1e-6, and a chain of hundreds of jobs loses
-hundreds of units."""
 _MAX_SUM = 2**59
 """Of the objective: CP-SAT counts in 64 bits."""
 _MAX_WEIGHT = 2**26
 """Largest whole cost of a unit of time: what rounding takes off is far less than a millionth."""
-_ROUNDING = 1e-12
-"""Relative distance from a whole number that is none: times are float products and quotients."""
 _MAX_RELEASES = 10
 """Releases from which the energy of the jobs is summed: the rows hold for any choice of them."""
 _MAX_ORDERED = 30
 """Jobs of which every two get literals for who goes first: their number grows by the square."""
 _MAX_COMPARED = 1000
 """Placements of these jobs, every two of which are compared: half a second."""
-
-
-@dataclass(frozen=True)
-class Units:
-    """Whole numbers for times: starts in steps, completions in units, so many to a step.
-
-    Parameters
-    ----------
-    unit_s
-        A unit, seconds.
-    per_step
-        Units of a step.
-    slot_s
-        The slot, or None in continuous time, where a step is a unit.
-    """
-
-    unit_s: float
-    per_step: int
-    slot_s: float | None
-
-    @staticmethod
-    def of(data: MoldableData) -> Units:
-        """Return the units for an instance."""
-        slot_s, end_s = data.instance.slot_s, data.end_of_all
-        if slot_s is not None:
-            per_step = max(2 ** int(math.log2(max(_MAX_TIME * (slot_s / end_s), 1.0))), 1)
-            return Units(slot_s / per_step, per_step, slot_s)
-        exponent = top = math.frexp(end_s)[1]
-        times = np.array([way.run_s for ways in data.ways for way in ways])
-        due = data.target.level.jobs.due
-        ends = np.concatenate([data.deadline, due])
-        times = np.concatenate([times, data.release, ends[np.isfinite(ends)]])
-        # The coarsest unit of which all times are whole multiples, or the finest there is.
-        while exponent > top - int(math.log2(_MAX_TIME)):
-            parts = np.ldexp(times, -exponent)
-            if (np.abs(parts - np.rint(parts)) <= _ROUNDING * parts).all():
-                break
-            exponent -= 1
-        return Units(math.ldexp(1.0, exponent), 1, None)
-
-    def down(self, moment_s: float) -> int:
-        """Return a time in whole units, rounded down."""
-        parts = moment_s / self.slot_s * self.per_step if self.slot_s else moment_s / self.unit_s
-        near = round(parts)
-        return near if abs(parts - near) <= _ROUNDING * abs(parts) else math.floor(parts)
-
-    def up(self, moment_s: float) -> int:
-        """Return a time in whole units, rounded up."""
-        return -self.down(-moment_s)
-
-    def steps(self, length_s: float) -> int:
-        """Return a start or a length of a run in whole steps."""
-        return self.down(length_s) if self.slot_s is None else round(length_s / self.slot_s)
 
 
 @dataclass
@@ -138,6 +81,9 @@ class Builder:
     starts
         First and last start of each way of each job, seconds, as far as better schedules may have
         them; a way whose last is before its first is left out. None: no limits.
+    worth
+        What it is worth to run each of the free jobs, any of which may then be left out. None: all
+        must run.
     """
 
     def __init__(
@@ -147,13 +93,15 @@ class Builder:
         free: Sequence[int] | None = None,
         rows: frozenset[int] | None = None,
         starts: Sequence[Sequence[tuple[float, float]]] | None = None,
+        worth: Mapping[int, int] | None = None,
     ) -> None:
         self.data, self.units, self.model = data, Units.of(data), cp_model.CpModel()
         self.free = list(range(data.num_jobs)) if free is None else list(free)
-        self._rows, self._starts = rows, starts
+        self._rows, self._starts, self._worth = rows, starts, worth
         self._last = self.units.down(data.end_of_all) // self.units.per_step + 1
         self._intervals: list[list[cp_model.IntervalVar]] = [[] for _ in data.rows]
         self._amounts: list[list[int]] = [[] for _ in data.rows]
+        self._areas: list[list[cp_model.LinearExprT]] = [[] for _ in data.rows]
         whole = free is None
         self.symmetry = Symmetry(data) if whole else None
         self.jobs: dict[int, _Job] = {}
@@ -172,10 +120,12 @@ class Builder:
                 unit = math.gcd(data.capacity[row], *amounts)
                 capacity = data.capacity[row] // unit
                 self.model.add_cumulative(intervals, [n // unit for n in amounts], capacity)
+        if worth is not None:
+            self._fill()
         if whole:
             self._pool(pooled)
         compared = sum(len(job.taken) for job in self.jobs.values())
-        if len(self.free) <= _MAX_ORDERED and compared <= _MAX_COMPARED:
+        if worth is None and len(self.free) <= _MAX_ORDERED and compared <= _MAX_COMPARED:
             self._order()
 
     def _job(self, j: int, pooled: list[tuple[cp_model.IntervalVar, Array]]) -> _Job:
@@ -197,13 +147,13 @@ class Builder:
                 low = max(first, units.down(least) // units.per_step)
                 if math.isfinite(most):
                     high = min(high, units.up(most) // units.per_step + 1)
-                if high < low:
-                    continue  # later than any job of an optimal schedule starts
+            if latest is not None:
+                high = min(high, (latest - length) // units.per_step)
+            if high < low:
+                continue  # too late, or later than any job of an optimal schedule starts
             chosen = model.new_bool_var(f"m[{j},{w}]")
             own = model.new_int_var(low, high, f"s[{j},{w}]")
             model.add(own == start).only_enforce_if(chosen)
-            if latest is not None:
-                model.add(units.per_step * own + length <= latest).only_enforce_if(chosen)
             interval = model.new_optional_fixed_size_interval_var(own, hold, chosen, f"i[{j},{w}]")
             if hold:
                 pooled.append((interval, way.load))
@@ -219,13 +169,17 @@ class Builder:
                 for row, amount in placement.use if hold else ():
                     self._intervals[row].append(held)
                     self._amounts[row].append(amount)
+                    self._areas[row].append(amount * hold * x)
                 taken[w, p] = x
                 here.append(x)
             model.add(sum(here) == chosen)
             ways.append(chosen)
             lengths.append(length)
             holds.append(hold)
-        model.add_exactly_one(ways)
+        if self._worth is None:
+            model.add_exactly_one(ways)
+        else:
+            model.add_at_most_one(ways)
         length_var = sum(n * chosen for n, chosen in zip(lengths, ways, strict=True))
         hold_var = sum(n * chosen for n, chosen in zip(holds, ways, strict=True))
         end = units.per_step * start + length_var
@@ -240,7 +194,7 @@ class Builder:
         """Let the jobs that are not free do what they do in a plan."""
         units, free = self.units, set(self.free)
         for j, (w, p) in enumerate(plan.choice):
-            if j in free:
+            if j in free or not math.isfinite(plan.start[j]):
                 continue
             way = self.data.ways[j][w]
             hold = units.steps(way.hold_s)
@@ -291,6 +245,21 @@ class Builder:
                 self.model.add_cumulative(
                     intervals, [n // unit for n in amounts], int(capacity) // unit
                 )
+
+    def _fill(self) -> None:
+        """Add that what runs takes no more of a row than there is from first start to last end."""
+        data, units = self.data, self.units
+        first = min(units.steps(float(data.release[j])) for j in self.free)
+        last = max(float(data.deadline[j]) for j in self.free)
+        if math.isinf(last):
+            return
+        # A job that completes in time may hold its hosts to the end of its step.
+        length = units.down(last) // units.per_step + 1 - first
+        for capacity, areas, intervals in zip(
+            data.capacity, self._areas, self._intervals, strict=True
+        ):
+            if areas and len(areas) == len(intervals):
+                self.model.add(sum(areas) <= capacity * length)
 
     def _energy(self, last: cp_model.IntVar, slope: int) -> None:
         """Add that the jobs from a release on need so long for all that they take of a row.
@@ -397,30 +366,48 @@ class Builder:
         for level, limit in target.held:
             kept, size, fixed = self.level(level, before)
             self.model.add(kept <= math.floor((limit - fixed) / size))
-        chosen = self._chosen()
-        starts = [job.start for job in self.jobs.values()]
-        model = CpSatModel(
-            self.model, (*starts, *(x for _, _, x in chosen)), "min", 1.0 / unit, constant
-        )
+        model = CpSatModel(self.model, self._variables(), "min", 1.0 / unit, constant)
 
         def extract(values: Array) -> Schedule:
             return self.plan_of_values(values, before).schedule(data)
 
         def start(solution: object) -> Array | None:
             known = plan_of(data, solution) if isinstance(solution, Schedule) else None
-            return None if known is None else self._hint(known)
+            return None if known is None else self.hint(known)
 
         return BuiltModel(model, extract, start)
+
+    def filling(self) -> CpSatModel:
+        """Return the model in which the jobs that run are worth most."""
+        assert self._worth is not None
+        value = sum(self._worth[j] * sum(job.ways) for j, job in self.jobs.items())
+        self.model.maximize(value)
+        return CpSatModel(self.model, self._variables(), "max", 1.0)
+
+    def _variables(self) -> tuple[cp_model.IntVar, ...]:
+        starts = [job.start for job in self.jobs.values()]
+        return (*starts, *(x for _, _, x in self._chosen()))
 
     def _chosen(self) -> list[tuple[int, Choice, cp_model.IntVar]]:
         return [(j, key, x) for j, job in self.jobs.items() for key, x in job.taken.items()]
 
-    def _hint(self, plan: Plan) -> Array:
-        """Return the values of a plan for the variables of the built model."""
+    def hint(self, plan: Plan) -> Array:
+        """Return the values of a plan for the variables of the built model.
+
+        Parameters
+        ----------
+        plan
+            A plan; what its jobs that do not run would start at is left open.
+        """
         if self.symmetry is not None:
             plan = self.symmetry.renamed(plan)
-        starts = [float(self.units.steps(float(plan.start[j]))) for j in self.jobs]
-        return np.array([*starts, *(float(plan.choice[j] == key) for j, key, _ in self._chosen())])
+        runs = np.isfinite(plan.start)
+        starts = [
+            float(self.units.steps(float(plan.start[j]))) if runs[j] else math.nan
+            for j in self.jobs
+        ]
+        taken = [float(runs[j] and plan.choice[j] == key) for j, key, _ in self._chosen()]
+        return np.array([*starts, *taken])
 
     def plan_of_values(self, values: Array, before: Plan | None = None) -> Plan:
         """Return what the values of the variables say, built again in seconds.
@@ -433,19 +420,21 @@ class Builder:
             The plan of the jobs that are not free.
         """
         choice: dict[int, Choice] = {}
-        for (j, key, _), value in zip(self._chosen(), values[len(self.jobs) :], strict=True):
-            if value > 0.5:
-                choice[j] = key
         start = np.zeros(self.data.num_jobs)
         if before is not None:
             start = before.start / (self.units.unit_s * self.units.per_step)
-            choice = dict(enumerate(before.choice)) | choice
+            others = set(np.flatnonzero(np.isfinite(start)).tolist()).difference(self.jobs)
+            choice = {j: before.choice[j] for j in others}
+        for (j, key, _), value in zip(self._chosen(), values[len(self.jobs) :], strict=True):
+            if value > 0.5:
+                choice[j] = key
         for at, j in enumerate(self.jobs):
             start[j] = values[at]
         # Of those that start in one unit, one that takes less than a unit comes first.
-        runs = [self.data.ways[j][choice[j][0]].run_s for j in range(self.data.num_jobs)]
-        order = np.lexsort((np.array(runs), np.floor(start)))
-        return by_choices(self.data, order.tolist(), [choice[j] for j in range(len(runs))])
+        runs = {j: self.data.ways[j][w].run_s for j, (w, _) in choice.items()}
+        order = sorted(choice, key=lambda j: (math.floor(start[j]), runs[j], j))
+        every = [choice.get(j, (0, 0)) for j in range(self.data.num_jobs)]
+        return by_choices(self.data, order, every)
 
 
 def _clash(first: Use, second: Use, data: MoldableData) -> bool:

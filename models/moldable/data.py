@@ -33,6 +33,7 @@ from alloc.problems.allocation.instance import Instance
 from alloc.problems.allocation.solution import Run, TaskPlacement
 from alloc.topology import Topology
 from alloc.workload import Configuration, Job
+from alloc.workload.configuration import Gang
 
 Array = npt.NDArray[np.float64]
 Use = tuple[tuple[int, int], ...]
@@ -108,6 +109,8 @@ class MoldableData:
         Names of the rows that placements use.
     capacity
         Their capacities.
+    host_of_row
+        Position of the host that each belongs to, or -1.
     pool
         The pooled rows: what the whole cluster, or all hosts of a GPU type, offer.
     is_complete
@@ -121,6 +124,7 @@ class MoldableData:
     ways: tuple[tuple[Way, ...], ...]
     rows: tuple[str, ...]
     capacity: tuple[int, ...]
+    host_of_row: tuple[int, ...]
     pool: CapacityRows
     is_complete: bool
 
@@ -143,6 +147,16 @@ class MoldableData:
         """
         longest = math.fsum(max(way.hold_s for way in ways) for ways in self.ways)
         return float(self.release.max()) + longest
+
+    @cached_property
+    def rows_of_hosts(self) -> tuple[dict[str, frozenset[int]], frozenset[int]]:
+        """The rows of each host, by its id, and those of no host: the cluster's and quotas."""
+        hosts = self.instance.topology.hosts
+        found: dict[int, set[int]] = {h: set() for h in range(-1, len(hosts))}
+        for row, h in enumerate(self.host_of_row):
+            found[h].add(row)
+        own = {host.id: frozenset(found[h]) for h, host in enumerate(hosts)}
+        return own, frozenset(found[-1])
 
     def run(self, j: int, w: int, p: int, start_s: float) -> Run:
         """Return the run of a job that starts at a time in a way and placement."""
@@ -216,6 +230,7 @@ def moldable_data(
         tuple(ways),
         tuple(table.names),
         tuple(table.capacity),
+        tuple(table.host_of_row),
         pool,
         table.is_complete,
     )
@@ -265,15 +280,16 @@ class _Rows:
         self.topology, self.quotas = instance.topology, quotas
         self.names: list[str] = []
         self.capacity: list[int] = []
+        self.host_of_row: list[int] = []
         self.is_complete = True
         self._number: dict[tuple[int, int] | str, int] = {}
-        self._listed: dict[tuple[int, str | None], tuple[Placement, ...]] = {}
+        self._listed: dict[tuple[Gang, str | None], tuple[Placement, ...]] = {}
         self._cluster = set(instance.topology.cluster_columns)
 
     def placements(self, configuration: Configuration, tenant: str | None) -> tuple[Placement, ...]:
         """Return the placements of a configuration of a tenant's job."""
         tenant = tenant if tenant in self.quotas else None
-        key = (id(configuration), tenant)
+        key = (configuration.gang, tenant)
         if key not in self._listed:
             found = [
                 Placement(
@@ -325,17 +341,18 @@ class _Rows:
             name, topology = self.topology.resource_names[r], self.topology
             has = topology.totals[r] if h < 0 else topology.capacity[h, r]
             where = "the cluster" if h < 0 else topology.hosts[h].id
-            self._number[h, r] = self._add(f"{name} of {where}", int(has))
+            self._number[h, r] = self._add(f"{name} of {where}", int(has), h)
         return self._number[h, r]
 
     def _quota(self, tenant: str) -> int:
         if tenant not in self._number:
-            self._number[tenant] = self._add(f"quota of {tenant}", self.quotas[tenant])
+            self._number[tenant] = self._add(f"quota of {tenant}", self.quotas[tenant], -1)
         return self._number[tenant]
 
-    def _add(self, name: str, capacity: int) -> int:
+    def _add(self, name: str, capacity: int, h: int) -> int:
         self.names.append(name)
         self.capacity.append(capacity)
+        self.host_of_row.append(h)
         return len(self.names) - 1
 
 

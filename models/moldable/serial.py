@@ -75,9 +75,9 @@ class Plan:
     choice
         Way and placement of each job.
     start
-        Starts, seconds, shape (J,).
+        Starts, seconds, infinite for a job that does not run, shape (J,).
     completion
-        Completions, seconds, shape (J,).
+        Completions, seconds, infinite likewise, shape (J,).
     """
 
     choice: list[Choice]
@@ -155,12 +155,13 @@ def by_choices(data: MoldableData, order: Iterable[int], choice: Sequence[Choice
     data
         The instance.
     order
-        The jobs, each once.
+        The jobs, each at most once. One that is left out never starts.
     choice
         Way and placement of each job.
     """
     serial = Serial(data)
-    plan = Plan(list(choice), np.zeros(data.num_jobs), np.zeros(data.num_jobs))
+    never = np.full(data.num_jobs, math.inf)
+    plan = Plan(list(choice), never, never.copy())
     for j in order:
         w, p = choice[j]
         use = data.ways[j][w].placements[p].use

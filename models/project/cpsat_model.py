@@ -56,9 +56,16 @@ def _unit(times: Sequence[float], longest: float) -> float:
     return math.ldexp(1.0, exponent)
 
 
+Windows = Sequence[Sequence[tuple[float, float]]]
+"""First and last start of each activity in each mode, seconds."""
+
+
 class _Builder:
-    def __init__(self, problem: ProjectProblem, objective: str) -> None:
+    def __init__(
+        self, problem: ProjectProblem, objective: str, windows: Windows | None, least: float
+    ) -> None:
         self.data, self.objective = ProjectData(problem), objective
+        self.windows, self.least = windows, least
         data = self.data
         due = [job.due_date_s for job in problem.jobs if job.due_date_s is not None]
         times = [t for row in data.durations for t in row]
@@ -118,8 +125,10 @@ class _Builder:
         """Add an activity: its modes have starts of their own, as versions of CP-SAT need it."""
         data, model = self.data, self.model
         lengths = [self.down(t) for t in data.durations[k]]
-        head = self.down(float(data.heads[k]))
-        start = model.new_int_var(head, self.last, f"start_{k}")
+        spans = [self._span(k, m) for m in range(len(lengths))]
+        start = model.new_int_var(
+            min(low for low, _ in spans), max(high for _, high in spans), f"start_{k}"
+        )
         self.starts.append(start)
         if len(lengths) == 1:
             # Not the constant 1, which all activities would share: no hint names a variable twice.
@@ -130,8 +139,10 @@ class _Builder:
         taken = [model.new_bool_var(f"takes_{k}_{m}") for m in range(len(lengths))]
         model.add_exactly_one(taken)
         intervals = []
-        for m, length in enumerate(lengths):
-            own = model.new_int_var(head, self.last, f"start_{k}_{m}")
+        for m, (length, (low, high)) in enumerate(zip(lengths, spans, strict=True)):
+            if low > high:
+                model.add(taken[m] == 0)
+            own = model.new_int_var(min(low, high), high, f"start_{k}_{m}")
             model.add(own == start).only_enforce_if(taken[m])
             intervals.append(
                 model.new_optional_fixed_size_interval_var(own, length, taken[m], f"i_{k}_{m}")
@@ -139,6 +150,18 @@ class _Builder:
         self.taken.append(taken)
         self.ends.append(start + sum(n * x for n, x in zip(lengths, taken, strict=True)))
         self.intervals.append(intervals)
+
+    def _span(self, k: int, m: int) -> tuple[int, int]:
+        """Return the first and last start of an activity in a mode; the last first if in none."""
+        head = self.down(float(self.data.heads[k]))
+        if self.windows is None:
+            return head, self.last
+        low, high = self.windows[k][m]
+        if low > high:
+            return self.last, head
+        return max(head, self.down(low)), min(
+            self.last, self.down(min(high, self.last * self.unit)) + 1
+        )
 
     def _orders(self) -> None:
         """Say of every two that cannot run together which one goes first.
@@ -172,7 +195,7 @@ class _Builder:
     def _goal(self) -> tuple[float, float, float]:
         """Set the objective; return its scale and offset, and what it never falls below."""
         data, model = self.data, self.model
-        least = data.bound(self.objective)
+        least = max(data.bound(self.objective), self.least)
         if self.objective == "makespan":
             end = model.new_int_var(self.down(least), 2 * self.last, "makespan")
             for k in range(data.num_activities):
@@ -259,6 +282,24 @@ class _Builder:
         return np.array([*starts, *taken])
 
 
-def build_cpsat(problem: ProjectProblem, objective: str = "makespan") -> BuiltModel:
-    """Return the model for CP-SAT."""
-    return _Builder(problem, objective).build()
+def build_cpsat(
+    problem: ProjectProblem,
+    objective: str = "makespan",
+    windows: Windows | None = None,
+    least: float = 0.0,
+) -> BuiltModel:
+    """Return the model for CP-SAT.
+
+    Parameters
+    ----------
+    problem
+        The project.
+    objective
+        Name of the objective.
+    windows
+        First and last start of each activity in each mode that a better plan than the one known may
+        have, seconds; the last before the first where it may have none. None: any.
+    least
+        A bound that is proved already.
+    """
+    return _Builder(problem, objective, windows, least).build()

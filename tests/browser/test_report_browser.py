@@ -1,11 +1,16 @@
 """The report in a real browser: what its script adds, by mouse and by keyboard."""
 
+import re
+
 import pytest
 from selenium.webdriver.common.keys import Keys
 
 from alloc.comparison import compare
 from alloc.instances import load
+from alloc.instances.stored_planning import load_stored_planning
+from alloc.planning.report import plan
 from alloc.report import write_report
+from alloc.report.planning import write_plan_report
 
 
 @pytest.fixture(scope="module")
@@ -81,3 +86,24 @@ def test_on_paper_there_are_the_figures(report):
     assert all(figure.is_displayed() for figure in report.all("figure"))
     assert not any(part.is_displayed() for part in report.all(".explorer, .filter"))
     report.devtools("Emulation.setEmulatedMedia", media="")
+
+
+def test_a_plan_is_looked_into_by_offer_and_quarter(browser, tmp_path):
+    """Bars say what they hold, offers come and go, and the figures are for paper."""
+    path = tmp_path / "plan.html"
+    write_plan_report(plan(load_stored_planning("planning-tiny"), replay=None), path)
+    browser.complaints()
+    browser.open(path.as_uri(), ready=False)
+    assert not browser.all(".still")[0].is_displayed()
+    plot = browser.all(".stacks .plot svg[role='group']")[0]
+    browser.script("arguments[0].focus()", plot)
+    browser.press(Keys.ARROW_RIGHT)
+    assert re.match(r"Quarter \d+, .+: [\d.,]+ GPUs", browser.all(".stacks .readout")[0].text)
+    bars = len(browser.all(".stacks .bar"))
+    boxes = browser.all(".stacks .controls input")
+    if boxes:
+        boxes[0].click()
+        assert len(browser.all(".stacks .bar")) < bars
+    browser.all("main table thead button")[0].click()
+    assert browser.all("main table th[aria-sort='ascending']")
+    assert browser.complaints() == []

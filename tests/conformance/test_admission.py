@@ -287,7 +287,11 @@ def test_a_linear_queue_is_a_knapsack() -> None:
     assert again.certificate.objective == pytest.approx(found.stages[0].objective)
 
 
-@pytest.mark.parametrize("name", ["elasticflow", "exact-admission", "edf"])
+ADMITTING = ("elasticflow", "exact-admission", "primal-dual", "chronus")
+"""Policies that keep what they admit where they know the work."""
+
+
+@pytest.mark.parametrize("name", [*ADMITTING, "edf", "mlfs"])
 def test_a_policy_never_begins_what_it_refuses(name: str) -> None:
     """And what ElasticFlow has admitted is in time: it knows the work. None beats the bound."""
     for seed in range(4):
@@ -310,7 +314,7 @@ def test_a_policy_never_begins_what_it_refuses(name: str) -> None:
         refused = {k for k, why in done.schedule.unplaced.items() if why.startswith("refused by")}
         assert refused
         assert not refused & done.schedule.runs_of.keys()
-        if name != "edf":
+        if name in ADMITTING:
             assert not done.late
             assert verify(asked, done.schedule) == []
         best = solve(asked, "admission").certificate.bound
@@ -347,7 +351,7 @@ def test_the_exact_test_refuses_nothing_that_shares_let_in() -> None:
     assert parted
 
 
-@pytest.mark.parametrize("name", ["elasticflow", "exact-admission"])
+@pytest.mark.parametrize("name", ["elasticflow", "exact-admission", "chronus"])
 def test_a_promise_that_a_restart_breaks_is_counted(name: str) -> None:
     """Job a begins early, pauses for b, and then pays more than its slack."""
     one = TABLE[:1]

@@ -19,7 +19,7 @@ from alloc.solving import solve
 from alloc.topology import Domain, Host, HostType, NetworkLink, Topology
 from alloc.verification import verify
 from alloc.verification.claims import check_claims
-from alloc.workload import Configuration, Job, PlacementRules, TaskGroup, rigid_gang
+from alloc.workload import Configuration, Job, PlacementRules, Stage, TaskGroup, rigid_gang
 
 CLUSTER = Topology(
     "pair",
@@ -45,7 +45,7 @@ def able(name: str) -> list[str]:
     """Return the backends that have a model of a formulation, and its method."""
     chosen = FAMILIES[name]
     general = [known for known in BACKENDS if backend(known).MODEL_KIND in chosen.models]
-    return [*general, *chosen.methods]
+    return [*general, *chosen.exact_methods]
 
 
 @pytest.mark.parametrize("name", FAMILIES)
@@ -101,6 +101,9 @@ ASKING = {
     "moves": PLAIN.replace(moves=Moves()),
     "refusal": PLAIN.replace(
         jobs=tuple(job.replace(refusable=True, deadline_s=15.0) for job in GANGS)
+    ),
+    "stages": PLAIN.replace(
+        jobs=(Job("g", 0.0, stages=(Stage("a", 5.0, (rigid_gang(1),)),), due_date_s=9.0), *GANGS)
     ),
     "borrowing": PLAIN.replace(tenants=(Tenant("red", 1000, "ml"),)),
 }

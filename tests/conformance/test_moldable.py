@@ -14,14 +14,18 @@ from alloc.backends import SolverOptions, cpsat
 from alloc.comparison import compare
 from alloc.errors import InstanceError, UnsupportedFeatureError
 from alloc.families import FAMILIES
-from alloc.formulation import CpSatModel
+from alloc.formulation import ArrayModel, CpSatModel
+from alloc.instances.recipes.gangs import moldable as generated
 from alloc.models.moldable.bounds import PricesOfTime, misses_deadlines, pool_of
-from alloc.models.moldable.cpsat_model import Builder, Units
+from alloc.models.moldable.cpsat_model import Builder
 from alloc.models.moldable.data import moldable_data
-from alloc.models.moldable.serial import Timeline, by_choices, by_ways, plan_of
+from alloc.models.moldable.serial import Plan, Timeline, by_choices, by_ways, plan_of
+from alloc.models.moldable.units import Units
 from alloc.objectives import ScheduleObjective
 from alloc.problems.allocation.solution import Assignment, TaskPlacement
 from alloc.schedulers.state import ClusterState, Decision, Knowledge
+from alloc.solving.moldable.filling import Filling
+from alloc.solving.outcome import Settings
 from alloc.topology import flat_cluster
 from alloc.verification.moldable import verify_moldable
 from alloc.workload import Elasticity, rigid_gang
@@ -29,6 +33,7 @@ from benchmarks.tiny.family import disagreement
 from benchmarks.tiny.moldable import MOLDABLE, best_ends
 
 WAYS = ("auto", "cpsat", "pyomo")
+"""In continuous time; the arrays are of slots."""
 
 
 def speed(gpus: int, rate: float, **more: str) -> Configuration:
@@ -400,6 +405,110 @@ def test_a_deadline_missed_by_rounding_alone_is_kept(way: str, goal: str) -> Non
     value = 900.0 if goal == "weighted_jct" else 600.0
     assert result.status == "optimal"
     assert result.objective == pytest.approx(value)
+
+
+@pytest.mark.parametrize("slot_s", [None, 4.0])
+@pytest.mark.parametrize("seed", range(3))
+def test_hosts_are_filled_for_the_optimum_and_for_nothing_less(
+    seed: int, slot_s: float | None
+) -> None:
+    """The least makespan by enumeration is a guess that all keep; a shorter one leaves some."""
+    instance = drawn(seed, 4, 1).replace(slot_s=slot_s)
+    best = min(max(ends) for ends in best_ends(instance))
+    filling = Filling(moldable_data(instance, "makespan"), Settings(30.0, seed, 1, gap=0.0))
+    plan = filling.run(best * (1 + 1e-9), 3)
+    assert plan is not None
+    assert plan.completion.max() == pytest.approx(best)
+    assert filling.run(best * (1 - 1e-3), 3) is None
+    assert filling.left >= 1
+
+
+def test_an_interrupt_loses_no_schedule_that_filled_hosts_reached(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    instance = generated("12 on 2", num_jobs=12, num_hosts=2, seed=21)
+    reached: list[float] = []
+    run = Filling.run
+
+    def once(self: Filling, guess: float, patience: int) -> Plan | None:
+        if reached:
+            raise KeyboardInterrupt
+        plan = run(self, 3800.0, patience)
+        assert plan is not None
+        reached.append(float(plan.completion.max()))
+        return plan
+
+    monkeypatch.setattr(Filling, "run", once)
+    result = alloc.solve(instance, "moldable", limits=alloc.Limits(seconds=20.0))
+    assert result.certificate.limit == "interrupt"
+    assert result.objective is not None
+    assert result.objective <= reached[0] <= 3800.0
+
+
+def test_what_is_worth_most_runs_where_not_all_can() -> None:
+    """Three jobs of two GPUs for 10 s on four GPUs by 10 s: the two that are worth more."""
+    jobs = tuple(gang(f"j{n}", (speed(2, 1.0),), 10.0, deadline_s=10.0) for n in range(3))
+    data = moldable_data(Instance("some", boxes(1), jobs), "makespan")
+    builder = Builder(data, free=range(3), worth={0: 5, 1: 3, 2: 4})
+    raw = cpsat.solve(builder.filling(), SolverOptions(5.0, 0, 1, 0.0))
+    assert raw.objective == 9
+    assert raw.values is not None
+    plan = builder.plan_of_values(raw.values)
+    assert np.isfinite(plan.start).tolist() == [True, False, True]
+    assert np.isnan(builder.hint(plan)[1])
+
+
+def test_a_tenant_that_is_called_like_a_host_keeps_its_quota_to_itself() -> None:
+    tenants = (alloc.Tenant("host-0", 4000),)
+    jobs = (gang("a", (speed(2, 1.0),), 10.0, tenant="host-0"),)
+    data = moldable_data(Instance("named", boxes(1), jobs, tenants=tenants), "makespan")
+    own, shared = data.rows_of_hosts
+    assert [data.rows[row] for row in shared] == ["quota of host-0"]
+    assert sorted(own["host-0"] | shared) == [0, 1]
+
+
+def test_arrays_take_the_schedule_of_a_list_and_give_it_back() -> None:
+    instance = drawn(3, 5).replace(slot_s=10.0)
+    data = moldable_data(instance, "weighted_jct")
+    plan = by_ways(data, range(5), [-1, 0, 1, 2, -1])
+    built = FAMILIES["moldable"].build("arrays", instance, "weighted_jct")
+    assert isinstance(built.model, ArrayModel)
+    assert built.start is not None
+    values = built.start(plan.schedule(data))
+    assert values is not None
+    model = built.model
+    rows = model.matrix @ values
+    assert (rows <= model.row_upper + 1e-9).all()
+    assert (rows >= model.row_lower - 1e-9).all()
+    value = float(model.cost @ values) + model.offset
+    assert value == pytest.approx(data.target.value(plan.completion))
+    again = built.extract(values)
+    assert data.target.value(plan.completion) >= alloc.objectives.objective(
+        "weighted_jct"
+    ).evaluate(instance, again) * (1 - 1e-9)
+
+
+def test_cpsat_in_slots_is_held_against_the_arrays() -> None:
+    instance = drawn(3, 3).replace(slot_s=20.0)
+    proof = alloc.solve(instance, "moldable", "cpsat").certificate.bound_proof
+    assert proof in ("recomputed", "confirmed")
+
+
+def test_arrays_are_refused_in_continuous_time_and_where_memory_ends() -> None:
+    with pytest.raises(UnsupportedFeatureError, match="set slot_s"):
+        alloc.solve(drawn(1, 2), "moldable", "highs")
+    fine = drawn(1, 6).replace(slot_s=1e-3)
+    with pytest.raises(UnsupportedFeatureError, match="longer slot_s"):
+        alloc.solve(fine, "moldable", "highs")
+    assert alloc.solve(fine, "moldable", "cpsat", limits=alloc.Limits(seconds=1.0)).solution
+
+
+def test_saturn_refuses_what_its_program_does_not_know() -> None:
+    wide = gang("wide", (rigid_gang(2),), 10.0)
+    with pytest.raises(UnsupportedFeatureError, match="GPUs of one host"):
+        alloc.solve(Instance("wide", boxes(2), (wide,)), "saturn-spase", "pyomo")
+    with pytest.raises(UnsupportedFeatureError, match="has slots"):
+        alloc.solve(drawn(1, 2).replace(slot_s=1.0), "saturn-spase", "pyomo")
 
 
 def test_the_family_is_found_by_name() -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from random import Random
 
+import numpy as np
 import pytest
 
 import alloc
 from alloc.errors import InstanceError
 from alloc.instances.projects import generate_dags
 from alloc.models.project.data import ProjectData
+from alloc.models.project.prices import PricesOfGraph
 from alloc.problems.project import (
     Activity,
     ActivityRun,
@@ -197,3 +199,52 @@ def test_a_side_constraint_of_one_s_own_is_kept():
 def test_an_activity_may_be_called_as_the_model_calls_where_flows_begin():
     activities = tuple(Activity(name, one(2, gpus=2)) for name in ("source", "sink"))
     assert alloc.solve(ProjectProblem("p", activities, (GPU,)), backend="pyomo").objective == 4.0
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_any_prices_prove_a_bound_and_leave_every_schedule_that_is_worth_it(seed):
+    """Random prices, not only good ones, on coarse grids; the optimum is that of enumeration."""
+    problem, objective = PROJECT.problem(seed)
+    truth = PROJECT.truth((problem, objective)).values
+    if truth is None or objective == "makespan":
+        return
+    data, rng = ProjectData(problem), np.random.default_rng(seed)
+    plans = [p for rule in RULES for p in plans_by_rule(data, rule, quick_modes(data))]
+    best = alloc.solve(problem, objective=objective).solution
+    worth = max([plan.value(problem, objective) for plan in plans], default=2 * truth[0] + 1.0)
+    graph = PricesOfGraph(
+        data, objective, np.linspace(0.0, data.horizon_s * rng.uniform(0.3, 1.0), 6), 3, 1.0, worth
+    )
+    size = max(worth, 1.0)
+    for prices in (
+        np.zeros(graph.num_prices),
+        graph.start(),
+        graph.start() * rng.uniform(0, 1, graph.num_prices),
+        *(graph.start() + rng.exponential(size / 30, graph.num_prices) for _ in range(4)),
+    ):
+        assert graph.bound(prices) <= truth[0] + 1e-9 * size
+        for plan in (best, *plans):
+            value = plan.value(problem, objective)
+            runs = {run.activity: run for run in plan.runs}
+            for k, windows in enumerate(graph.windows(prices, value)):
+                run = runs[problem.activities[k].id]
+                if run.mode not in data.modes[k]:
+                    continue
+                low, high = windows[data.modes[k].index(run.mode)]
+                assert low - 1e-9 * data.horizon_s <= run.start_s <= high + 1e-9 * data.horizon_s
+
+
+def test_the_use_at_prices_is_the_slope_of_the_bound():
+    """A supergradient: no other prices prove more than the linear function that it gives."""
+    data, rng = ProjectData(generate_dags(num_jobs=4, num_gpus=4, seed=7)), np.random.default_rng(1)
+    worth = data.bound("weighted_jct") * 3
+    graph = PricesOfGraph(data, "weighted_jct", np.linspace(0.0, 2000.0, 9), 5, 1.0, worth)
+
+    def drawn():
+        return np.maximum(graph.start() + rng.normal(0, worth / 40, graph.num_prices), 0.0)
+
+    for _ in range(30):
+        here, there = drawn(), drawn()
+        cost, use = graph.relaxed(here)
+        most = cost + float(use @ (there - here))
+        assert graph.relaxed(there)[0] <= most + 1e-9 * worth

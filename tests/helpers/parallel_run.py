@@ -67,13 +67,36 @@ def main(kind: str) -> None:
         # What local processes compute is compared in the tests of comparisons and replays.
         if kind in CLUSTERS:
             told["there"] = numbers(kind, 2)
+            told["search"] = search()
     if kind in CLUSTERS:
         told["alone"] = numbers(None, 1)
+        with workers(kind, 1) as crew, crew.sharing([value]):
+            told["single"] = [number for number, *_ in crew.run(look, calls)]
     told["numbers"] = [sorted(number for number, *_ in run) for run in seen]
     told["processes"] = [sorted({process for _, process, *_ in run}) for run in seen]
     told["unpacked"] = max(times for run in seen for *_, times, _ in run)
     told["deaf"] = all(deaf for run in seen for *_, deaf in run)
     print(json.dumps(told))
+
+
+def search() -> list[Any]:
+    """Return what a solve with two workers, and one in parts, find on the workers that are open."""
+    from alloc import Limits, solve
+    from alloc.instances import load
+    from alloc.solving.outcome import Settings
+    from alloc.solving.team import Team
+
+    settings = Settings(time_limit_s=300, workers=2)
+    with Team(2, lambda line: None) as team:
+        team.ask(seed_of, settings, None)
+        seeds = team.collect()
+    limits = Limits(seconds=300, workers=2)
+    parts = solve(load("placement-leaves/03"), "placement", "partitioned", limits=limits)
+    return [[seed for seed, _ in seeds], [pid != os.getpid() for _, pid in seeds], parts.objective]
+
+
+def seed_of(known: None, settings: Any) -> tuple[int, int]:
+    return settings.seed, os.getpid()
 
 
 def numbers(kind: str | None, count: int) -> list[Any]:

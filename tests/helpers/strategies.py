@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from alloc.certificate import BoundProof, Certificate, Limit, Status
 from alloc.packing import HostPool
 from alloc.problems.allocation.instance import Instance, Tenant, misfit
+from alloc.problems.allocation.outages import Outage
 from alloc.problems.allocation.solution import (
     Allocation,
     Assignment,
@@ -338,6 +339,35 @@ def _placed(draw: st.DrawFn, instance: Instance, chosen: Sequence[Job]) -> tuple
         if tasks is not None:
             found.append(Assignment(job.id, c, tasks))
     return tuple(found)
+
+
+def runnable(drawn: Instance) -> Instance:
+    """Make what runs at the start arrive at 0, at a rate above 0: else it cannot go on."""
+    running = tuple(
+        a for a in drawn.running if drawn.job(a.job).configurations[a.configuration].rate > 0
+    )
+    ran = {assignment.job for assignment in running}
+    jobs = tuple(
+        job.replace(arrival_s=0.0, deadline_s=None) if job.id in ran else job for job in drawn.jobs
+    )
+    return drawn.replace(jobs=jobs, running=running)
+
+
+@st.composite
+def outages(draw: st.DrawFn, instance: Instance, *, for_ever: bool = True) -> tuple[Outage, ...]:
+    """Draw outages of some hosts; those of one host do not overlap.
+
+    Times are few, so that outages begin and end together with slots, arrivals and each other.
+    """
+    moments = [0.0, 7.5, 10.0, 20.0, 33.3, 40.0, 75.0, 100.0, 300.0, 1000.0]
+    drawn: list[Outage] = []
+    for host in instance.topology.hosts:
+        edges = sorted(draw(st.sets(st.sampled_from(moments), max_size=6)))
+        if len(edges) % 2 and not for_ever:
+            edges.pop()
+        for k in range(0, len(edges), 2):
+            drawn.append(Outage(host.id, edges[k], None if k + 1 == len(edges) else edges[k + 1]))
+    return tuple(draw(st.permutations(drawn)))
 
 
 @st.composite

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from policy_files import random_policy
-from strategies import instances
+from strategies import instances, runnable
 
 from alloc.errors import SimulationError, UnsupportedFeatureError
 from alloc.objectives import OBJECTIVES
@@ -24,24 +24,12 @@ from alloc.workload import Job, rigid_gang
 RULES = ("fifo", "srtf", "srtf-dl2", "las", "drf", "tetris", "optimus", "random-ps")
 LEARNED = tuple(shipped_policies())
 SOLVERS = tuple(name for name in SCHEDULERS if name not in (*RULES, *LEARNED))
-PAUSING = ("elasticflow", "exact-admission")
+PAUSING = ("elasticflow", "exact-admission", "primal-dual", "chronus")
 """Policies that refuse instances with a job that must not be paused."""
 LATENESS = {"deadline", "horizon"}
 
 relaxed = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 few = settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-
-
-def runnable(drawn: Instance) -> Instance:
-    """Make what runs at the start arrive at 0, at a rate above 0: else it cannot go on."""
-    running = tuple(
-        a for a in drawn.running if drawn.job(a.job).configurations[a.configuration].rate > 0
-    )
-    ran = {assignment.job for assignment in running}
-    jobs = tuple(
-        job.replace(arrival_s=0.0, deadline_s=None) if job.id in ran else job for job in drawn.jobs
-    )
-    return drawn.replace(jobs=jobs, running=running)
 
 
 worlds = instances(quotas=False).map(runnable)

@@ -110,7 +110,6 @@ def _relax(data: SlotData) -> Relaxation | None:
         Settings(_NO_LIMIT_S),
         _NO_LIMIT_S / 2,
         lambda line: None,
-        prove=False,
     )
 
 

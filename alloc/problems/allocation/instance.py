@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from operator import attrgetter
 from typing import Literal
 
-import numpy as np
-
 from alloc.errors import InstanceError, nearest
-from alloc.packing import HostPool, is_known_to_stand, on_one_axis, stands_alone
+from alloc.packing import HostPool
 from alloc.problems import Problem
+from alloc.problems.allocation.misfit import misfit as misfit
+from alloc.problems.allocation.misfit import unfit
+from alloc.problems.allocation.outages import Downtime, Outage
 from alloc.problems.allocation.solution import Assignment
-from alloc.resources import format_amount
 from alloc.topology import Topology
-from alloc.topology.gpu_fit import gpu_misfit
 from alloc.topology.topology import HOST
 from alloc.units import (
     MILLI,
@@ -38,6 +39,8 @@ FEATURES = (
     "moves",
     "borrowing",
     "refusal",
+    "stages",
+    "outages",
 )
 """What an instance may ask of a method beyond rounds and time; see `Instance.features`."""
 
@@ -158,6 +161,9 @@ class Instance(Problem):
     moves
         What an allocation may do to the jobs in running; ``None``: anything, as if none of them
         ran.
+    outages
+        When hosts are down. Of one host they do not overlap. Schedulers see a host go down when it
+        does, and not before.
     description
         Where the instance comes from: generator, seed, trace, sources. Not part of the problem,
         so not part of the fingerprint.
@@ -172,12 +178,15 @@ class Instance(Problem):
     running: tuple[Assignment, ...] = ()
     affinities: tuple[Affinity, ...] = ()
     moves: Moves | None = None
+    outages: tuple[Outage, ...] = ()
     description: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         where = f'instance "{self.name}"'
         if not self.jobs:
             raise InstanceError(f"{where}: has no jobs; there is nothing to allocate.")
+        if any(job.stages for job in self.jobs):
+            _check_stages(self)
         _share_axis(self)
         if self.slot_s is not None:
             require_slot_length(self.slot_s, where, "slot_s")
@@ -206,6 +215,14 @@ class Instance(Problem):
             )
         _check_rules(self)
         _check_refusable(self)
+        for outage in self.outages:
+            _require_host(self, outage.host, f"{where}: an outage is of host")
+        _ = self.downtime  # refuses outages that overlap
+
+    @cached_property
+    def downtime(self) -> Downtime:
+        """The outages, looked up by host."""
+        return Downtime(self.outages)
 
     @cached_property
     def is_immutable(self) -> bool:
@@ -246,6 +263,22 @@ class Instance(Problem):
             )
         return self.jobs[self.job_index[job_id]]
 
+    @property
+    def unfolded(self) -> Instance:
+        """The instance in which each stage is a job, ``JOB/STAGE``; itself without stages.
+
+        Schedules, simulator and checker speak of these jobs, objectives and metrics of `jobs`.
+        What must end before what is in `alloc.problems.allocation.stages`.
+        """
+        return self if self._unfolded is None else self._unfolded
+
+    @cached_property
+    def _unfolded(self) -> Instance | None:
+        # Not itself: what holds itself is only freed by the garbage collector.
+        if not any(job.stages for job in self.jobs):
+            return None
+        return dataclasses.replace(self, jobs=tuple(p for job in self.jobs for p in job.parts))
+
     @cached_property
     def features(self) -> Mapping[str, str]:
         """What the instance asks of a method beyond rounds and time, and who asks for it.
@@ -254,6 +287,8 @@ class Instance(Problem):
         """
         found: dict[str, str] = {}
         for job in self.jobs:
+            if job.stages:
+                found.setdefault("stages", f'job "{job.id}"')
             if job.placement != NO_RULES:
                 found.setdefault("placement rules", f'job "{job.id}"')
             if job.refusable:
@@ -262,7 +297,7 @@ class Instance(Problem):
         # once. Tuples that hold the very same objects are compared without looking into these.
         seen: set[int] = set()
         known: dict[int, tuple[tuple[TaskGroup, ...], ...]] = {}
-        for job in self.jobs:
+        for job in self.unfolded.jobs:
             if id(job.configurations) in seen:
                 continue
             seen.add(id(job.configurations))
@@ -279,10 +314,38 @@ class Instance(Problem):
             found["affinities"] = f"jobs {', '.join(self.affinities[0].jobs[:2])}"
         if self.moves is not None:
             found["moves"] = "the running jobs"
+        if self.outages:
+            found["outages"] = f'host "{self.outages[0].host}"'
         for tenant in self.tenants:
             if tenant.cohort is not None:
                 found.setdefault("borrowing", f'tenant "{tenant.name}"')
         return found
+
+
+def _check_stages(instance: Instance) -> None:
+    """Refuse jobs with stages that cannot run, or that something names which takes no stages."""
+    staged = {job.id for job in instance.jobs if job.stages}
+    named = [
+        *(("running", (assignment.job,)) for assignment in instance.running),
+        *(("affinities", affinity.jobs) for affinity in instance.affinities),
+    ]
+    for field_, jobs in named:
+        for job_id in jobs:
+            if job_id in staged:
+                raise InstanceError(
+                    f'job "{job_id}": has stages and is named in {field_}, which speak of jobs '
+                    "without stages; leave it out there, or drop its stages."
+                )
+    parts = Counter(part.id for job in instance.jobs for part in job.parts)
+    for job in instance.jobs:
+        for part in job.parts:
+            if job.stages and parts[part.id] > 1:
+                raise InstanceError(
+                    f'job "{job.id}": its stage is called "{part.id}" in schedules, and so is '
+                    "another job or stage; give one of them another id."
+                )
+    # Its own checks see to demands, and it has the resources that only stages ask for.
+    object.__setattr__(instance, "topology", instance.unfolded.topology)
 
 
 def _share_axis(instance: Instance) -> None:
@@ -325,29 +388,16 @@ def _check_demands(instance: Instance) -> None:
     # Jobs share configuration tuples, so each tuple is checked once.
     checked: dict[int, str | None] = {}
     for job in instance.jobs:
+        if job.stages:
+            continue
         key = id(job.configurations)
         if key not in checked:
-            checked[key] = _unfit(instance.topology, job.configurations)
+            checked[key] = unfit(instance.topology, job.configurations)
         if (reason := checked[key]) is not None:
             raise InstanceError(
                 f'job "{job.id}": fits the empty cluster in none of its configurations ({reason}); '
                 "add hosts, shrink the job or drop it."
             )
-
-
-def _unfit(topology: Topology, configurations: tuple[Configuration, ...]) -> str | None:
-    """Return why the smallest configuration fits the empty cluster not, or None if some does."""
-    # Most tables begin with a small one that fits; to sort asks each for its demand.
-    if configurations[0].rate > 0 and misfit(topology, configurations[0]) is None:
-        return None
-    first: str | None = None
-    for configuration in sorted(configurations, key=lambda c: c.demand):
-        if configuration.rate > 0:
-            reason = misfit(topology, configuration)
-            if reason is None:
-                return None
-            first = reason if first is None else first
-    return first
 
 
 def _check_running(instance: Instance, where: str) -> None:
@@ -377,12 +427,15 @@ def _check_running(instance: Instance, where: str) -> None:
                     f'job "{running.job}": runs tasks of role "{task.role}", which its '
                     f"configuration {running.configuration} does not have{cure}"
                 )
-            if task.host not in instance.topology.host_index:
-                cure = nearest(task.host, instance.topology.host_index, "; name one of its hosts.")
-                raise InstanceError(
-                    f'job "{running.job}": runs on host "{task.host}", which is not in the '
-                    f"topology{cure}"
-                )
+            _require_host(instance, task.host, f'job "{running.job}": runs on host')
+
+
+def _require_host(instance: Instance, host: str, said: str) -> None:
+    """Refuse what names a host that the topology does not have."""
+    index = instance.topology.host_index
+    if host not in index:
+        cure = nearest(host, index, "; name one of its hosts.")
+        raise InstanceError(f'{said} "{host}", which is not in the topology{cure}')
 
 
 def overfull(instance: Instance) -> str | None:
@@ -451,73 +504,3 @@ def _check_rules(instance: Instance) -> None:
                 raise InstanceError(
                     f'affinity "{affinity.kind}": job "{job_id}" is not in jobs{cure}'
                 )
-
-
-def misfit(topology: Topology, configuration: Configuration) -> str | None:
-    """Say why a configuration can never run on a topology, or return None if it can.
-
-    Totals, GPUs and single groups are looked at first, since they make the better sentences; what
-    passes them is placed on the empty cluster. What is said is proved; a gang that is not decided
-    on, seldom any but one with MIG slices, passes (`alloc.packing.stands_alone`).
-
-    Parameters
-    ----------
-    topology
-        The cluster, empty.
-    configuration
-        The configuration.
-    """
-    if configuration.within is not None and configuration.within not in topology.domain_of_host:
-        known = (*topology.levels, "host")
-        return (
-            f'its level "{configuration.within}" is not in the topology'
-            f"{nearest(configuration.within, known)}"
-        )
-    topology, configuration = on_one_axis(topology, configuration)
-    if is_known_to_stand(topology, configuration):
-        return None
-    capacity = topology.capacity
-    if configuration.gpu_type is not None:
-        of_type = np.array([t == configuration.gpu_type for t in topology.gpu_types])
-        if not of_type.any():
-            return f'the cluster has no GPU of type "{configuration.gpu_type}"'
-        capacity = capacity[of_type]
-    totals = capacity.sum(axis=0)
-    for r, (resource, need) in enumerate(
-        zip(topology.resource_names, configuration.demand, strict=True)
-    ):
-        have = topology.totals[r] if r in topology.cluster_columns else totals[r]
-        if need > have:
-            if not have and resource not in RESOURCES and not topology.totals[r]:
-                offered = zip(topology.resource_names, topology.totals, strict=True)
-                names = [name for name, amount in offered if amount]
-                return (
-                    f"{configuration.label} needs {format_amount(resource, need)}, which no host "
-                    f"and not the cluster has{nearest(resource, names)}"
-                )
-            return (
-                f"{configuration.label} needs {format_amount(resource, need)} of "
-                f"{format_amount(resource, have)}"
-            )
-    if (reason := gpu_misfit(topology, configuration)) is not None:
-        return reason
-    for group in configuration.tasks:
-        demand = np.array(group.demand)
-        needed = demand > 0
-        if not needed.any():
-            continue
-        per_host = (capacity[:, needed] // demand[needed]).min(axis=1)
-        if per_host.sum() < group.count:
-            own = "".join(f", {format_amount(n, a)}" for n, a in group.resources.items())
-            return (
-                f"{group.count} {group.role} tasks of {group.gpu_milli / MILLI:g} GPU, "
-                f"{group.cpu_milli / MILLI:g} CPU, {group.memory_mib} MiB{own} each, but the empty "
-                f"cluster holds {per_host.sum()}"
-            )
-    if stands_alone(topology, configuration):
-        return None
-    where = "hosts" if configuration.within is None else f"hosts of one {configuration.within}"
-    return (
-        f"{configuration.label} fit by their totals, but not on the {where} of the empty cluster, "
-        "where no task may be split"
-    )

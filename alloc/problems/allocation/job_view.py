@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 from alloc.problems.allocation.solution import Assignment
 from alloc.workload import NO_RULES, Configuration, Elasticity, PlacementRules
@@ -46,6 +47,16 @@ class JobView:
     work_done
         Work done so far, work units, or None when unknown. With an estimate it may pass `work`,
         while `work_left` stays above 0.
+    job
+        Id of the job that it is a stage of, or empty.
+    stages
+        The views of all stages of that job, itself among them, also of those that have ended or
+        still wait for others; empty without stages. Rates of those that wait are as known at the
+        job's arrival.
+    before
+        Positions in `stages` of those that ended before it started.
+    is_complete
+        Whether it has ended.
     """
 
     id: str
@@ -69,6 +80,10 @@ class JobView:
     placement: PlacementRules = NO_RULES
     work_done: float | None = None
     refusable: bool = False
+    job: str = ""
+    stages: Sequence[JobView] = field(default=(), compare=False, repr=False)
+    before: Sequence[int] = ()
+    is_complete: bool = False
 
     @property
     def in_order(self) -> tuple[float, int]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from alloc.errors import UnsupportedFeatureError
 from alloc.packing import HostPool
 from alloc.problems.allocation.solution import Assignment
 from alloc.schedulers.state import JobView
 from alloc.solving.gang import Tree, decide
-from alloc.workload import Job
+from alloc.workload import Elasticity, Job
 
 
 def place_exactly(
@@ -29,11 +31,12 @@ def place_exactly(
     """
     try:
         found = decide(
-            pool, job_of(view), tree=tree, quota_left_milli=room_milli, explained=False
+            pool, waiting_job(view), tree=tree, quota_left_milli=room_milli, explained=False
         ).assignment
     except UnsupportedFeatureError:
         return _fit(pool, view, room_milli)
     if found is not None:
+        found = in_its_ways(view, found)
         pool.take(view.configurations[found.configuration], found.tasks)
     return found
 
@@ -42,7 +45,7 @@ def _fit(pool: HostPool, view: JobView, room_milli: int | None) -> Assignment | 
     rules, ways = view.placement, view.configurations
     if rules.slices or rules.spread:
         return None
-    for c in sorted(range(len(ways)), key=lambda c: -ways[c].rate):
+    for c in sorted(ways_of(view), key=lambda c: -ways[c].rate):
         if room_milli is None or ways[c].demand[0] <= room_milli:
             tasks = pool.place(ways[c], required=rules.required)
             if tasks is not None:
@@ -62,3 +65,22 @@ def job_of(view: JobView) -> Job:
         preemptible=view.preemptible,
         placement=view.placement,
     )
+
+
+def ways_of(view: JobView) -> list[int]:
+    """Return the configurations that a waiting job may run in: if it began, the one it began in."""
+    if view.bound_to is not None:
+        return [view.bound_to]
+    return [c for c, way in enumerate(view.configurations) if way.rate > 0]
+
+
+def waiting_job(view: JobView) -> Job:
+    """Return the job of a view that waits, with these configurations alone; see `in_its_ways`."""
+    ways = tuple(view.configurations[c] for c in ways_of(view))
+    elasticity: Elasticity = "rigid" if len(ways) == 1 else "moldable"
+    return job_of(view).replace(configurations=ways, elasticity=elasticity)
+
+
+def in_its_ways(view: JobView, found: Assignment) -> Assignment:
+    """Return what was decided for a `waiting_job`, in the configurations of its view."""
+    return replace(found, configuration=ways_of(view)[found.configuration])

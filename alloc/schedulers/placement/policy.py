@@ -14,6 +14,7 @@ from alloc.schedulers.placement.exactly import place_exactly
 from alloc.schedulers.placement.free_hosts import FreeHosts
 from alloc.schedulers.state import ClusterState, Decision, JobView, Knowledge
 from alloc.solving.gang import Tree
+from alloc.topology import Topology
 from alloc.workload import NO_RULES, Configuration, PlacementRules
 
 
@@ -61,7 +62,7 @@ class PlacementPolicy(ABC):
 
     def __init__(self, *, skip: bool = False) -> None:
         self._skip = skip
-        self._blocked: tuple[str, int] | None = None
+        self._blocked: tuple[str, int, Topology] | None = None
         self._observed: set[str] = set()
 
     @abstractmethod
@@ -98,9 +99,9 @@ class PlacementPolicy(ABC):
         head = next(iter(state.waiting), None)
         if head is None and state.slot_s is None:
             return Decision()
-        # The same job is at the head and nobody has left: still nothing fits.
-        crowd = len(state.running)
-        if state.slot_s is None and head is not None and self._blocked == (head.id, crowd):
+        # The same job is at the head, nobody has left and no host is back: still nothing fits.
+        crowd, cluster = len(state.running), state.topology
+        if state.slot_s is None and head is not None and self._blocked == (head.id, crowd, cluster):
             return Decision()
         kept, free = self._kept(state)
         started, stopped_at = self._serve(state, free)
@@ -108,7 +109,7 @@ class PlacementPolicy(ABC):
             started = self._rescue(state)
         self._blocked = None
         if stopped_at is not None:
-            self._blocked = (stopped_at.id, crowd + len(started))
+            self._blocked = (stopped_at.id, crowd + len(started), cluster)
         return Decision(assign=(*kept, *started))
 
     def _rescue(self, state: ClusterState) -> list[Assignment]:

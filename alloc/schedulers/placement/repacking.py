@@ -10,7 +10,7 @@ from alloc.packing import HostPool
 from alloc.problems.allocation.instance import Instance, Tenant
 from alloc.problems.allocation.solution import Allocation, Assignment
 from alloc.result import Limits
-from alloc.schedulers.placement.exactly import job_of, place_exactly
+from alloc.schedulers.placement.exactly import in_its_ways, job_of, place_exactly, waiting_job
 from alloc.schedulers.state import ClusterState, Decision, JobView, Knowledge
 from alloc.solving.gang import Tree
 from alloc.solving.placing.defragmentation import make_room
@@ -48,7 +48,7 @@ class Repacking:
     information = "order of arrival, where running jobs are; solves for the fewest moves"
     features: ClassVar[tuple[str, ...]] = ("placement rules",)
     _tree: Tree | None = field(default=None, init=False, repr=False)
-    _hopeless: tuple[str, frozenset[str]] | None = field(default=None, init=False, repr=False)
+    _hopeless: tuple[object, ...] | None = field(default=None, init=False, repr=False)
 
     def reset(self) -> None:
         """Forget everything; called before each simulation."""
@@ -110,7 +110,7 @@ class Repacking:
     ) -> dict[str, Assignment] | None:
         """Return a placement of all running jobs with one more, or None if none is found."""
         smallest = min(configuration.demand[0] for configuration in view.configurations)
-        question = (view.id, frozenset(now))
+        question = (view.id, frozenset(now), state.topology)
         if not self.move_budget or question == self._hopeless:
             return None
         free = HostPool(state.topology)
@@ -120,14 +120,14 @@ class Repacking:
             return None  # no moves make up for GPUs or quota that are not there
         quota = () if left is None else (Tenant(str(view.tenant), max(left, 0)),)
         jobs = [job_of(views[name]).replace(tenant=None) for name in now]
-        instance = Instance(
-            "repacking",
-            state.topology,
-            (*jobs, job_of(view)),
-            tenants=quota,
-            running=tuple(now.values()),
-        )
-        try:
+        try:  # a job may fit nowhere while hosts are down
+            instance = Instance(
+                "repacking",
+                state.topology,
+                (*jobs, waiting_job(view)),
+                tenants=quota,
+                running=tuple(now.values()),
+            )
             found = make_room(
                 instance,
                 view.id,
@@ -141,4 +141,6 @@ class Repacking:
             return None
         solution = found.result.solution
         assert isinstance(solution, Allocation)
-        return {a.job: a for a in solution.assignments}
+        return {
+            a.job: in_its_ways(view, a) if a.job == view.id else a for a in solution.assignments
+        }

@@ -7,12 +7,13 @@ from the deadline backwards. A set of jobs that can be filled one after the othe
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable
 
 import numpy as np
 
 from alloc.models.admission.data import AdmissionData
-from alloc.models.malleable.data import Array
+from alloc.models.malleable.data import Array, Index
 from alloc.models.malleable.grid import Held
 
 
@@ -42,19 +43,26 @@ def minimum_share(
     fits = np.asarray((use[None] <= free[:, None] + 1e-6).all(axis=2))
     order = np.argsort(rate, kind="stable")
     share = use.sum(axis=1)
-    for size in np.unique(share):
-        allowed = fits & (share <= size)
+    sizes = sorted(set(share.tolist()))
+    if not len(usable) or not sizes:
+        return None
+
+    def within(size: float) -> tuple[Index, Array, Array]:
+        """Return what a share of that size does: columns, work, and its sums from the last slot."""
         # The fastest configuration within the share that fits; -1 where none does.
-        ranked = allowed[:, order]
+        ranked = (fits & (share <= size))[:, order]
         best = np.where(ranked.any(axis=1), len(rate) - 1 - ranked[:, ::-1].argmax(axis=1), -1)
         done = np.where(best >= 0, rate[order][best], 0.0) * usable
-        filled = np.cumsum(done[::-1])
-        if len(filled) and filled[-1] >= need:
-            number = int(np.searchsorted(filled, need)) + 1
-            last = len(done) - 1
-            slots = [last - k for k in range(number) if done[last - k] > 0]
-            return [(t, int(order[best[t]])) for t in sorted(slots)]
-    return None
+        return best, done, np.cumsum(done[::-1])
+
+    if within(sizes[-1])[2][-1] < need:
+        return None
+    # No larger share does less work, so that the smallest one is found by halving.
+    least = bisect_left(sizes, True, key=lambda size: bool(within(size)[2][-1] >= need))
+    best, done, filled = within(sizes[least])
+    number = int(np.searchsorted(filled, need)) + 1
+    first = len(done) - number
+    return [(t, int(order[best[t]])) for t in range(first, len(done)) if done[t] > 0]
 
 
 def steady_share(

@@ -19,7 +19,8 @@ from alloc.errors import OutOfTime
 from alloc.formulation import Array
 from alloc.models.malleable.costs import JobCosts, Multipliers
 from alloc.models.malleable.data import SlotData
-from alloc.models.malleable.profiles import Pricing, lagrangian_bound
+from alloc.models.malleable.labels import WIDTH, cheapest_profiles, lagrangian_bound
+from alloc.models.malleable.profiles import Pricing
 from alloc.solving.malleable.ascent import ascend
 from alloc.solving.malleable.counted import CountedPricing
 from alloc.solving.malleable.master import Column, Master, make_column
@@ -27,12 +28,20 @@ from alloc.solving.outcome import Settings
 
 _SMOOTHING = 0.6
 _CONVERGED = 1e-6
-_PRICING_CELLS = 5 * 10**6
-_BOUND_CELLS = 2 * 10**8
-"""Sizes of the dynamic programs (slots x configurations x grid steps), a tenth of a second and a
-few seconds of numpy: the finer the grid, the less the bound loses to rounding."""
-_BOUND_SHARE = 0.3
-"""Share of the time left that each proof of a bound may take: incumbents need the rest."""
+_CELLS_A_JOB = 50_000
+_BOUND_CELLS = 10**8
+"""Sizes of the dynamic programs (slots x configurations x grid steps), about as long as following
+the labels takes, and a second: the finer the grid, the fewer labels there are."""
+_CLOSE, _SHRUNK, _MAX_STALLED = 3e-4, 0.9, 3
+"""A gap of the master that is left alone, once some iterations in a row did not shrink it to a
+share: the time goes to schedules, which are farther away."""
+_FAR = 0.05
+"""Gap of the master from which on prices are rough: then any cheap profile will do."""
+_MIN_STATES = 400
+"""Least grid steps: on a coarser grid the labels take longer than the programs."""
+_BOUND_SHARE = 0.1
+"""Share of the time left that the proof of a bound on the fine grid may take: incumbents need the
+rest."""
 _LONG = 20_000
 """Jobs times slots from which counted jobs are priced by ascent, without a linear master."""
 
@@ -85,38 +94,25 @@ class Relaxation:
         return np.asarray(mean / share)
 
 
-def grid_steps(data: SlotData, num_slots: int, cells: int) -> int:
+def grid_steps(data: SlotData, num_slots: int, cells: int | None = None) -> int:
     """Return the grid steps that a number of dynamic programming cells affords."""
     configurations = sum(len(table.rate) for table in data.tables)
-    return int(np.clip(cells // (num_slots * configurations), 1000, 20000))
-
-
-def bound_states(data: SlotData, num_slots: int) -> int:
-    """Return the grid steps of the bound."""
-    return grid_steps(data, num_slots, _BOUND_CELLS)
+    cells = _CELLS_A_JOB * data.num_jobs if cells is None else cells
+    return int(np.clip(cells // (num_slots * configurations), _MIN_STATES, 20000))
 
 
 def proved_bound(
     data: SlotData, prices: Array, settings: Settings, multipliers: Multipliers | None = None
 ) -> float:
-    """Return the bound that prices prove, weighted slots, on the finest grid that time allows.
+    """Return the bound that prices prove on a fine grid, weighted slots.
 
-    Minus infinity where time is too short for any: the bound of every job alone holds always.
+    Minus infinity where time is too short: the bound of every job alone holds always.
     """
-    num_slots = len(prices)
-    coarse = grid_steps(data, num_slots, _PRICING_CELLS)
-    fine = bound_states(data, num_slots)
-    best = -np.inf
-    for states in dict.fromkeys((coarse, fine)):
-        left = settings.seconds_left()
-        try:
-            value = lagrangian_bound(data, prices, states, settings.time_is_up, multipliers)
-        except OutOfTime:
-            break
-        best = max(best, value / data.slot_s)
-        if (left - settings.seconds_left()) * fine / states > settings.seconds_left():
-            break
-    return best
+    states = grid_steps(data, len(prices), _BOUND_CELLS)
+    with suppress(OutOfTime):
+        bound = lagrangian_bound(data, prices, states, settings.time_is_up, multipliers)
+        return bound / data.slot_s
+    return -np.inf
 
 
 def generate_columns(
@@ -126,8 +122,6 @@ def generate_columns(
     settings: Settings,
     seconds: float,
     report: Callable[[str], None],
-    *,
-    prove: bool = True,
 ) -> Relaxation:
     """Generate columns until nothing improves the master, or time is up.
 
@@ -146,21 +140,18 @@ def generate_columns(
         Wall time for this step, seconds.
     report
         Takes a line of progress.
-    prove
-        Whether to prove the bound of the best prices, which takes longer than all the rest on small
-        instances; without, the bound is minus infinity.
     """
     if data.num_jobs * num_slots >= _LONG and CountedPricing.applies(data, num_slots):
         return _by_ascent(data, num_slots, first_columns, settings, seconds, report)
     master = Master(data, num_slots, penalty=10.0 * num_slots)
     master.add(first_columns)
     whole, settings = settings, settings.within(seconds)
-    pricing = Pricing(data, grid_steps(data, num_slots, _PRICING_CELLS), settings.time_is_up)
+    pricing = Pricing(data, grid_steps(data, num_slots), settings.time_is_up)
     target, states = data.target, pricing.num_states
     multipliers = best_multipliers = target.nothing()
     constant = 0.0
-    best, best_prices = -np.inf, np.zeros((num_slots, len(data.rows.names)))
-    smoothing, iteration, converged = 0.0, 0, False
+    best, lost, best_prices = -np.inf, 0.0, np.zeros((num_slots, len(data.rows.names)))
+    smoothing, iteration, stalled, gap, converged = 0.0, 0, 0, np.inf, False
     # What is known before the first master: the first columns, at no prices.
     value, prices, z = np.inf, best_prices, np.ones(len(master.columns))
     while True:
@@ -171,16 +162,18 @@ def generate_columns(
             if target.links_jobs:
                 costs, constant = target.relaxed(at)
                 pricing = Pricing(data, states, settings.time_is_up, costs)
-            solved = pricing.solve(query, "upper")
+            solved = pricing.solve(query, "lower")
+            far = value - best > _FAR * abs(value)
+            found = cheapest_profiles(pricing, solved, query, 1 if far else WIDTH)
         except OutOfTime:
             break
-        lagrangian = float(pricing.costs(solved).sum() - (query @ data.rows.capacity).sum())
-        lagrangian += constant
-        if lagrangian > best:
+        paid = constant - float((query @ data.rows.capacity).sum())
+        if (lagrangian := float(found.least.sum()) + paid) > best:
             best, best_prices, best_multipliers = lagrangian, query, at
-        profiles = pricing.profiles(solved)
+            # What is lost to labels given up, or to a job that would rather end after the slots.
+            lost = float(found.costs.sum()) + paid - lagrangian
         added = master.add(
-            [make_column(data, j, profile) for j, profile in enumerate(profiles) if profile]
+            [make_column(data, j, profile) for j, profile in enumerate(found.profiles) if profile]
         )
         iteration += 1
         report(
@@ -190,25 +183,20 @@ def generate_columns(
         if value - best <= _CONVERGED * abs(value) or (not added and smoothing == 0.0):
             converged = True
             break
-        if settings.time_is_up():
+        shrunk = value - best < _SHRUNK * gap
+        gap, stalled = value - best, 0 if shrunk else stalled + 1
+        if settings.time_is_up() or (stalled > _MAX_STALLED and gap <= _CLOSE * abs(value)):
             break
         # A smoothed query that finds nothing new is followed by one at the master's own prices.
         smoothing = _SMOOTHING if added else 0.0
     with suppress(OutOfTime):
         value, prices, multipliers, z = master.solve(settings.seconds_left())
     z = np.concatenate([z, np.zeros(len(master.columns) - len(z))])
-    bound = -np.inf
-    if not prove:
-        return Relaxation(prices, bound, value, master.columns, z, converged)
-    best_point = best_prices, best_multipliers
-    for candidate in (best_point, (prices, multipliers)):
-        # Both are valid; the better one depends on how far the master has come.
+    if lost > _CONVERGED * abs(value):
         brief = whole.within(_BOUND_SHARE * whole.seconds_left())
-        proved = proved_bound(data, candidate[0], brief, candidate[1])
-        if proved > bound:
-            bound, best_point = proved, candidate
+        best = max(best, proved_bound(data, best_prices, brief, best_multipliers))
     return Relaxation(
-        best_point[0], bound, value, master.columns, z, converged, multipliers=best_point[1]
+        best_prices, best, value, master.columns, z, converged, multipliers=best_multipliers
     )
 
 

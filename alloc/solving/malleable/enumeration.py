@@ -17,6 +17,7 @@ from alloc.errors import OutOfTime
 from alloc.formulation import Array
 from alloc.models.malleable.costs import JobCosts
 from alloc.models.malleable.data import SlotData
+from alloc.models.malleable.labels import cheapest_profiles
 from alloc.models.malleable.profiles import IDLE, Pricing, Profile, Solved, never
 
 _FIT = 1e-9
@@ -35,8 +36,8 @@ def enumerate_profiles(
     """Return every profile that a schedule better than a value may hold, by these prices.
 
     In such a schedule no job costs more than its cheapest profile by as much as the value is above
-    the sum of them all. That sum is taken from the same programs as the cheapest profiles: another
-    grid may prove more, and cut off too much here.
+    the sum of them all. That sum is taken from the same bounds as the cheapest profiles: others may
+    prove more, and cut off too much here.
 
     Parameters
     ----------
@@ -64,21 +65,23 @@ def enumerate_profiles(
     """
     pricing = Pricing(data, num_states, stop, job_costs)
     try:
-        solved_groups = pricing.solve(np.maximum(prices, 0.0), "lower")
+        prices = np.maximum(prices, 0.0)
+        solved_groups = pricing.solve(prices, "lower")
+        least = cheapest_profiles(pricing, solved_groups, prices).least
     except OutOfTime:
         return None
     found: list[list[Profile]] = [[] for _ in range(data.num_jobs)]
     total = 0
-    slack = value - float(pricing.costs(solved_groups).sum())
+    slack = value - float(least.sum())
     slack += 1e-9 * abs(slack) + 1e-9
     for (_, jobs), programs in zip(pricing.groups, solved_groups, strict=True):
         for j in jobs:
             release, work = int(data.release[j]), float(data.work[j])
             started = bool(data.started[j])
-            cheapest = min(p.cost(release, work, started) for p in programs)
+            cutoff = float(least[j]) - pricing.job_costs.of(int(j), release) + slack
             for solved in programs:
                 own = _profiles_of(
-                    solved, prices, release, work, started, cheapest + slack, most - total, stop
+                    solved, prices, release, work, started, cutoff, most - total, stop
                 )
                 if own is None:
                     return None

@@ -24,6 +24,10 @@ from alloc.solving.outcome import Settings
 
 Plan = dict[int, Column]
 _PRICE_FACTORS = (1.0, 0.9, 1.1, 0.75, 0.5, 0.25, 0.0)
+_FEW_LEFT = 0.5
+"""Share of the jobs up to which those that the linear master splits are the only ones inserted."""
+_ROOM = 1e-6
+"""Slack of use against capacity, as in the insertion."""
 _SUBPROBLEM_SECONDS = 5.0
 _LONG_SIZES = (2, 40)
 """Range of neighbourhood sizes where insertion is quick."""
@@ -34,15 +38,40 @@ def guided_plans(
 ) -> list[Plan]:
     """Return the complete schedules that price-guided insertion finds in time, best first."""
     order = np.argsort(relaxation.completion(data.num_jobs), kind="stable").tolist()
+    kept, room = _rounded(builder, relaxation)
+    left = [job for job in order if job not in kept]
     plans = []
-    for factor in _PRICE_FACTORS:
-        if settings.time_is_up():
+    for begin, jobs in ((kept, left), ({}, order)):
+        for factor in _PRICE_FACTORS:
+            if settings.time_is_up():
+                break
+            prices = factor * relaxation.prices if factor else None
+            free = room.copy() if begin else builder.empty()
+            plan = builder.insert_all(jobs, free, prices, settings.time_is_up)
+            if plan is not None:
+                plans.append({**begin, **plan})
+        if begin and len(left) < _FEW_LEFT * len(order) and plans:
             break
-        prices = factor * relaxation.prices if factor else None
-        plan = builder.insert_all(order, builder.empty(), prices, settings.time_is_up)
-        if plan is not None:
-            plans.append(plan)
     return sorted(plans, key=lambda plan: value_of(data, plan))
+
+
+def _rounded(builder: Builder, relaxation: Relaxation) -> tuple[Plan, Array]:
+    """Return the profiles that the linear master takes for the most part, and the room they leave.
+
+    Most jobs have a profile as a whole there: a vertex has no more profiles than rows.
+    """
+    plan: Plan = {}
+    room = builder.empty()
+    if not relaxation.mastered:
+        return plan, room
+    for i in np.argsort(-relaxation.z, kind="stable").tolist():
+        column = relaxation.columns[i]
+        if relaxation.z[i] < 0.5:
+            break
+        if column.job not in plan and (column.use <= room.ravel()[column.rows] + _ROOM).all():
+            builder.take(room, column)
+            plan[column.job] = column
+    return plan, room
 
 
 class Improver(Reinsertion[Column, Array]):
@@ -137,7 +166,7 @@ class Improver(Reinsertion[Column, Array]):
         start: list[int] = []
         for j in jobs:
             for column in self.pool[j]:
-                if (column.use <= flat[column.rows] + 1e-6).all():
+                if (column.use <= flat[column.rows] + _ROOM).all():
                     if column is self.plan[j] or column.profile == self.plan[j].profile:
                         start.append(len(columns))
                     columns.append(column)

@@ -80,6 +80,8 @@ class Builder:
         release, work = int(self.data.release[job]), float(self.data.work[job])
         if release >= self.num_slots:
             return None
+        num_slots = self._slots_worth(job, room, prices)
+        room, prices = room[:num_slots], prices[:num_slots]
         best: tuple[float, Solved] | None = None
         started = bool(self.data.started[job])
         for program in self.pricing.programs(key, np.array([job]), "upper"):
@@ -95,6 +97,15 @@ class Builder:
             return None
         profile = best[1].profile(release, work, started)
         return None if profile is None else make_column(self.data, job, profile)
+
+    def _slots_worth(self, job: int, room: Array, prices: Array) -> int:
+        """Return up to which slot a completion may be cheaper than an early one with its prices."""
+        early = self.insert_quickly(job, room)
+        if early is None:
+            return self.num_slots
+        paid = float(prices.reshape(-1)[early.rows] @ early.use)
+        end = early.profile.completion + paid / float(self.job_costs.rate[job])
+        return int(min(np.ceil(end) + 1, self.num_slots))
 
     def insert_quickly(self, job: int, room: Array) -> Column | None:
         """Return an early column of a job that fits into the room, in one sweep, or None."""

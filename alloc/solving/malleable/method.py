@@ -1,9 +1,11 @@
 """The specialised exact method of F2.
 
-1. A first schedule by insertion, or the warm start.
+1. A first schedule by rules that decide slot by slot, by insertion, or the warm start.
 2. Column generation over job profiles: prices, and a bound re-evaluated in plain numpy.
-3. Incumbents: price-guided insertion, the integer master, large-neighbourhood search.
-4. Proof: when few profiles can be in a better schedule, the integer master over all of them.
+3. Incumbents: price-guided insertion beside the profiles that the linear master takes whole, the
+   integer master, large-neighbourhood search.
+4. Proof, before that search and between its turns: the integer master over the profiles that can be
+   in a better schedule, those nearest to the bound first.
 5. Tasks on hosts, slot by slot.
 6. In continuous time, list scheduling from the schedule on the grid, and a local search.
 """
@@ -90,7 +92,8 @@ def solve_malleable(
     search = Search(data, objective, settings, warm_start, report, unit)
     limit: Limit | None = None
     try:
-        search.run()
+        with search.companions:
+            search.run()
         # Placing the answer takes as long again as placing the first one did.
         settings = search.settings
         if search.gap > OPTIMALITY_GAP and settings.time_is_up():

@@ -18,23 +18,35 @@ from alloc.models.malleable.data import Index, SlotData
 from alloc.models.malleable.grid import grid_of
 from alloc.models.malleable.host_insertion import insert_on_hosts
 from alloc.models.malleable.placing import place_plan, plan_of
-from alloc.models.malleable.profiles import Profile
+from alloc.models.malleable.profiles import Profile, never
 from alloc.objectives import is_kept
 from alloc.objectives import objective as objective_of
 from alloc.problems.allocation.solution import Schedule, Solution
-from alloc.solving.malleable.column_generation import Relaxation, bound_states, generate_columns
+from alloc.solving.malleable.column_generation import Relaxation, generate_columns, grid_steps
+from alloc.solving.malleable.companions import Companions
 from alloc.solving.malleable.enumeration import enumerate_profiles
 from alloc.solving.malleable.improvement import Improver, Plan, guided_plans
 from alloc.solving.malleable.insertion import Builder, serial_horizon, serving_orders, value_of
 from alloc.solving.malleable.master import Column, make_column, solve_integer_master
 from alloc.solving.malleable.quick_insertion import is_exact
+from alloc.solving.malleable.slot_rules import POWERS, applies, plan_by_rule
 from alloc.solving.outcome import Progress, Settings
 from alloc.verification import verify
 
-_MAX_PROFILES = 120_000
-_FEW_PROFILES = 4_000
+_MAX_PROFILES = 20_000
+"""Profiles that a proof lists at most: HiGHS takes minutes to choose among more."""
+_FIRST_PROFILES, _MORE_PROFILES = 250, 4
+"""Profiles that are chosen among first, some hundredths of a second, and how many times more are
+next."""
+_CHOICE_SHARE = 0.2
+"""Share of the time left for a choice after which others come."""
+_MAX_AIMS, _NEARER = 4, 4.0
+"""How often a proof aims nearer to the bound, and how many times nearer."""
 _FIRST_SHARE, _GUIDED_SHARE = 0.3, 0.3
 """Shares of the time left after which the first schedule, and those guided by prices, hurry."""
+_MEANWHILE_SHARE = 0.1
+"""Share of the time left for which other workers search while this one inserts by prices, asks the
+integer master and searches for the first time: about as long as that takes."""
 _MAX_ASKED = 1_000_000
 """Choices (job, slot, configuration) up to which HiGHS is asked for a schedule: building the model
 of more takes a minute and gigabytes."""
@@ -86,7 +98,11 @@ class Search:
         self.infeasible = False
         self.prices: Array | None = None
         self.multipliers: Multipliers | None = None
+        self._first_columns: list[Column] = []
+        self._too_many = math.inf
+        """Value below which there are too many profiles to list, by the prices of now."""
         self._placed: tuple[Plan, Schedule] | None = None
+        self.companions = Companions(settings.workers, report)
 
     @property
     def value(self) -> float:
@@ -112,7 +128,7 @@ class Search:
         self.schedule()
         placing_s = began - self.settings.seconds_left()
         self.settings = self.settings.within(self.settings.seconds_left() - placing_s)
-        if self.settings.time_is_up():
+        if self.gap <= OPTIMALITY_GAP or self.settings.time_is_up():
             return
         self.num_slots = self._num_slots()
         while True:
@@ -145,39 +161,47 @@ class Search:
         relaxation = generate_columns(
             self.data,
             num_slots,
-            list(self.plan.values()),
+            [*self.plan.values(), *self._first_columns],
             self.settings,
             0.5 * self.settings.seconds_left(),
             self.report,
         )
         self.bound = max(self.bound, min(relaxation.bound, self.value))
         self.prices, self.multipliers = relaxation.prices, relaxation.multipliers
+        self._too_many = math.inf
         builder = Builder(self.data, num_slots)
         improver = Improver(self.data, builder, relaxation, self.plan, self.settings)
+        self.companions.ask(improver, _MEANWHILE_SHARE * self.settings.seconds_left())
         guided = self.settings.within(_GUIDED_SHARE * self.settings.seconds_left())
         for plan in guided_plans(self.data, builder, relaxation, guided):
             improver.adopt(plan)
+            self._adopt(improver)
         self._adopt(improver)
         self.report(f"price-guided insertion: {self.value:.4f}, bound {self.bound:.4f}")
         improver.target = self.bound * (1 + OPTIMALITY_GAP)
         improver.integer_master(0.3 * self.settings.seconds_left())
         self._adopt(improver)
         self.report(f"integer master: {self.value:.4f}, gap {self.gap:.3%}")
-        # Short searches and attempts at the proof in turn: each makes the other cheaper.
-        share = 0.05
         if any(job.restart_cost_s > 0 for job in self.data.instance.jobs):
             # Better profiles are not better schedules here; leave the time to the exact program.
             return
+        # Attempts at the proof and short searches in turn: each makes the other cheaper.
+        share = 0.05
         while self.gap > OPTIMALITY_GAP and not self.settings.time_is_up():
+            if self._prove(relaxation) or share >= 1.0:
+                break
+            improver.adopt(self.plan)
+            improver.target = self.bound * (1 + OPTIMALITY_GAP)
             try:
-                improver.search(share * self.settings.seconds_left(), self.report)
+                self.companions.search(improver, share * self.settings.seconds_left())
             finally:  # also at Ctrl-C
                 self._adopt(improver)
-            if self._prove(relaxation):
-                break
-            if share >= 1.0:
-                break
             share = min(2 * share, 1.0)
+            # For as long as the next proof and search take.
+            self.companions.ask(improver, share * self.settings.seconds_left())
+        if self.gap > OPTIMALITY_GAP:
+            self.companions.take(improver)
+            self._adopt(improver)
 
     def schedule(self) -> Schedule | None:
         """Return the incumbent on hosts."""
@@ -247,9 +271,10 @@ class Search:
             self.plan = improver.plan
 
     def _first_plan(self) -> Plan | None:
-        """Return the warm start if it is a whole schedule, else the first that insertion makes.
+        """Return the best of the warm start, if it is a whole schedule, and what the rules make.
 
-        Where more than weighted completions are asked for, the best of several orders.
+        Else the first that insertion makes; where more than weighted completions are asked for, the
+        best of several orders.
         """
         data = self.data
         plans: list[Plan] = []
@@ -260,6 +285,7 @@ class Search:
         plans = [plan for plan in plans if math.isfinite(value_of(data, plan))]
         orders = serving_orders(data)
         most = serial_horizon(data)
+        plans += self._by_rules(most)
         num_slots = min(most, int(data.release.max() + 4 * np.ceil(data.shortest.max())) + 8)
         while not plans:
             builder = Builder(data, num_slots)
@@ -273,7 +299,23 @@ class Search:
             if num_slots >= most:
                 break
             num_slots = min(2 * num_slots, most)
+        self._first_columns = [column for plan in plans for column in plan.values()]
         return min(plans, key=lambda plan: value_of(data, plan)) if plans else None
+
+    def _by_rules(self, num_slots: int) -> list[Plan]:
+        """Return the schedules of the rules that decide slot by slot, as far as there is time.
+
+        The first of them whatever the time: it takes less than inserting the jobs does.
+        """
+        if not applies(self.data):
+            return []
+        hurry = self.settings.within(_FIRST_SHARE * self.settings.seconds_left())
+        found: list[Plan] = []
+        for power in POWERS:
+            plan = plan_by_rule(self.data, power, num_slots, hurry.time_is_up if found else never)
+            if plan is not None and math.isfinite(value_of(self.data, plan)):
+                found.append(plan)
+        return found
 
     def _inserted(
         self, builder: Builder, orders: Sequence[Index], hurry: Callable[[], bool]
@@ -298,45 +340,87 @@ class Search:
         return math.ceil(1.1 * last) + 3
 
     def _prove(self, relaxation: Relaxation) -> bool:
-        """Try to prove the incumbent, or find the optimum, by enumerating profiles."""
-        job_costs, constant = relaxation.relaxed(self.data)
-        sold = float((relaxation.prices @ self.data.rows.capacity).sum())
-        profiles = enumerate_profiles(
-            self.data,
-            relaxation.prices,
-            self.value - constant + sold,
-            num_states=bound_states(self.data, len(relaxation.prices)),
-            most=_MAX_PROFILES,
-            stop=self.settings.time_is_up,
-            job_costs=job_costs,
-        )
-        if profiles is None:
-            return False
-        columns = [make_column(self.data, j, p) for j, own in enumerate(profiles) for p in own]
-        self.report(f"{len(columns)} profiles may be in a schedule below {self.value:.4f}")
-        if len(columns) > _FEW_PROFILES:
-            # The cheapest of them alone often hold a better schedule, and then fewer are left.
+        """Try to prove the incumbent, or find the optimum, by enumerating profiles.
+
+        Those of least excess come first, alone: they often hold a better schedule, after which
+        fewer are left. Each choice among the first of them proves what lies below the excess of
+        the next.
+        """
+        while (listed := self._listed(relaxation)) is not None:
+            columns, excess, base, reach = listed
+            self._choose_first(columns, excess, base, reach)
+            # Below a value that was aimed at there is nothing more; what is left lies above it.
+            if self.gap <= OPTIMALITY_GAP or self.bound < reach or self.settings.time_is_up():
+                break
+        return self.gap <= OPTIMALITY_GAP
+
+    def _choose_first(
+        self, columns: list[Column], excess: Array, base: float, reach: float
+    ) -> None:
+        """Choose among the first of listed profiles, then among more, until all below are."""
+        few = _FIRST_PROFILES
+        while self.gap > OPTIMALITY_GAP and not self.settings.time_is_up():
+            left = int(np.searchsorted(excess, self.value - base, side="right"))
+            columns, excess = columns[:left], excess[:left]
+            while few < left and base + excess[few] <= self.bound:
+                few *= _MORE_PROFILES
+            last = few >= left
+            share = 1.0 if last and reach >= self.value else _CHOICE_SHARE
             before = self.value
-            prices = relaxation.prices.ravel()
-            reduced = [
-                job_costs.of(c.job, c.profile.completion) + prices[c.rows] @ c.use for c in columns
-            ]
-            cheapest = np.zeros(self.data.num_jobs) + math.inf
-            np.minimum.at(cheapest, [c.job for c in columns], reduced)
-            excess = np.array(reduced) - cheapest[[c.job for c in columns]]
-            few = np.argsort(excess, kind="stable")[:_FEW_PROFILES]
-            self._choose([columns[i] for i in few], 0.1 * self.settings.seconds_left())
-            if self.value < before - 1e-9:
-                return self._prove(relaxation)
-        raw = self._choose(columns, self.settings.seconds_left(), prove=True)
-        if raw.status == "infeasible":
-            # It is not, for the incumbent is among the columns: nothing is proved.
-            return False
-        # Schedules outside the enumerated profiles are no better than the incumbent was.
-        proved = min(raw.bound, self.value)
-        if proved > self.bound:
-            self.bound, self.bound_proof = proved, raw.bound_proof
-        return raw.status == "optimal"
+            raw = self._choose(columns[:few], share * self.settings.seconds_left(), prove=last)
+            if raw.status == "infeasible":
+                # It is not, for the incumbent is among the columns: nothing is proved.
+                return
+            beyond = reach if last else min(reach, base + float(excess[few]))
+            # Schedules outside the enumerated profiles are no better than the incumbent was.
+            proved = min(raw.bound, self.value, beyond)
+            if proved > self.bound:
+                self.bound, self.bound_proof = proved, raw.bound_proof
+            if last or raw.status != "optimal":
+                return
+            # What the first hold no better schedule of, all of them rarely do.
+            few = few * _MORE_PROFILES if self.value < before else left
+
+    def _listed(self, relaxation: Relaxation) -> tuple[list[Column], Array, float, float] | None:
+        """Return the profiles of all schedules below a value, by excess, and how far that reaches.
+
+        The excess of a profile is what it costs its job above the cheapest; a schedule costs at
+        least the base, the third value, plus the excess of any of its profiles. The fourth is the
+        value: that of the incumbent, or one nearer to the bound where too many profiles are below.
+        """
+        job_costs, constant = relaxation.relaxed(self.data)
+        constant -= float((relaxation.prices @ self.data.rows.capacity).sum())
+        reach, profiles = self.value, None
+        for _ in range(_MAX_AIMS):
+            if reach >= self._too_many or self.settings.time_is_up():
+                break
+            profiles = enumerate_profiles(
+                self.data,
+                relaxation.prices,
+                reach - constant,
+                num_states=grid_steps(self.data, len(relaxation.prices)),
+                most=_MAX_PROFILES,
+                stop=self.settings.time_is_up,
+                job_costs=job_costs,
+            )
+            if profiles is not None:
+                break
+            self._too_many = reach
+            reach = relaxation.bound + (reach - relaxation.bound) / _NEARER
+        if profiles is None:
+            return None
+        columns = [make_column(self.data, j, p) for j, own in enumerate(profiles) for p in own]
+        self.report(f"{len(columns)} profiles may be in a schedule below {reach:.4f}")
+        prices, job = relaxation.prices.ravel(), np.array([c.job for c in columns], dtype=np.int64)
+        cost = np.array(
+            [job_costs.of(c.job, c.profile.completion) + prices[c.rows] @ c.use for c in columns]
+        )
+        cheapest = np.full(self.data.num_jobs, np.inf)
+        np.minimum.at(cheapest, job, cost)
+        excess = cost - cheapest[job]
+        order = np.argsort(excess, kind="stable")
+        base = float(cheapest.sum()) + constant
+        return [columns[i] for i in order], excess[order], base, reach
 
     def _choose(self, columns: list[Column], seconds: float, *, prove: bool = False) -> RawResult:
         """Choose the best schedule among columns and the incumbent's; return what is proved."""

@@ -25,6 +25,7 @@ from alloc.models.moldable.data import MoldableData, moldable_data
 from alloc.models.moldable.serial import Plan, plan_of
 from alloc.problems.allocation.instance import Instance
 from alloc.problems.allocation.solution import Schedule, Solution
+from alloc.solving.moldable.filling import lower_peak
 from alloc.solving.moldable.lists import first_lists, improved_list, value_of
 from alloc.solving.moldable.neighbourhoods import Neighbourhoods
 from alloc.solving.outcome import Outcome, Progress, Settings
@@ -32,8 +33,12 @@ from alloc.solving.outcome import Outcome, Progress, Settings
 _SHARE = 0.94
 """Of the time for the search: the rest is for a last step of CP-SAT, and for the checker."""
 _LISTS, _MOVES, _MOVES_OF_PEAKS, _BOUND, _WHOLE = 0.1, 0.35, 0.13, 0.55, 0.8
-"""By when lists, moves in them (of peaks fewer: most are ties), the bound and CP-SAT on all jobs
-end, as shares of the time."""
+"""By when lists, moves in them (of peaks fewer: hosts are filled then), the bound and CP-SAT on all
+jobs end, as shares of the time."""
+_FILLED, _FILLED_OF_FEW = 0.9, 0.3
+"""By when the filling of hosts for guesses of a peak ends; sooner where CP-SAT gets all jobs."""
+_FAILURES_OF_FEW = 3
+"""Guesses that may fail where CP-SAT gets all jobs next: of few jobs it often proves the rest."""
 _PATIENCE, _PATIENCE_SQUARE = 2000, 20
 """Moves in a list without a gain, a second for dozens of jobs, and for each pair of few jobs."""
 _MAX_PLACEMENTS, _MAX_OF_SUMS = 1000, 200
@@ -157,6 +162,7 @@ class _Search:
         if self.is_closed:
             return
         self._bounds()
+        self._fill()
         most = _MAX_OF_SUMS if self._is_sum and self.plan is not None else _MAX_PLACEMENTS
         if self._num_placements <= most and not self.is_closed:
             self._whole()
@@ -196,12 +202,23 @@ class _Search:
         self.report(f"lists: {self.value:g}, each job alone {self.bound:g}")
         if best is not None and not self.is_closed:
             rng = np.random.default_rng(self.settings.seed)
-            few = self._num_placements <= _MAX_PLACEMENTS and not self._is_sum
-            brief = self._by(_MOVES_OF_PEAKS if few else _MOVES)
+            brief = self._by(_MOVES if self._is_sum else _MOVES_OF_PEAKS)
             patience = min(_PATIENCE, _PATIENCE_SQUARE * self.data.num_jobs**2)
             found = improved_list(self.data, best, rng, brief.time_is_up, patience)
             self._take(found[0])
             self.report(f"moves in the best list: {self.value:g}")
+
+    def _fill(self) -> None:
+        """Lower a single peak by filling hosts for guesses of it."""
+        target = self.data.target
+        if self._is_sum or target.held or len(target.level.peaks) != 1 or self.plan is None:
+            return
+        if self.is_closed:
+            return
+        few = self._num_placements <= _MAX_PLACEMENTS
+        brief = self._by(_FILLED_OF_FEW if few else _FILLED)
+        failures = _FAILURES_OF_FEW if few else math.inf
+        lower_peak(self.data, self.value, self.bound, brief, self._take, self.report, failures)
 
     def _bounds(self) -> None:
         data, brief = self.data, self._by(_BOUND)

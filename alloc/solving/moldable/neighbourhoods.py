@@ -52,12 +52,7 @@ class Neighbourhoods:
         self.bound = -math.inf
         self._rng = np.random.default_rng(settings.seed)
         self._size = min(_FIRST_SIZE, data.num_jobs)
-        hosts = data.instance.topology.hosts
-        self._rows_of: dict[str, set[int]] = {host.id: set() for host in hosts}
-        self._shared: set[int] = set()
-        for row, name in enumerate(data.rows):
-            at = name.rpartition(" of ")[2]
-            self._rows_of.get(at, self._shared).add(row)
+        self._rows_of, self._shared = data.rows_of_hosts
 
     def run(self, is_good: Callable[[float], bool]) -> None:
         """Search until time is up or the value is good enough.

@@ -44,10 +44,7 @@ def first_placements(
     """
     data = problem.data
     standing = data.initial
-    levels = [level, *(one.level for one in held)]
-    if any(
-        one.sense == "max" and any(term.name in _PLACED for _, term in one.terms) for one in levels
-    ):
+    if any(_wants_placed(one) for one in (level, *(one.level for one in held))):
         before = Gangs(problem, standing)
         tries: list[Gangs] = []
         for rule in rules_for(problem):
@@ -64,6 +61,19 @@ def first_placements(
     yield standing
     if not must_run(problem):
         yield csr_array(standing.shape, dtype=np.int64)
+
+
+def with_waiting(problem: Problem, level: WeightedSum, counts: csr_array) -> csr_array:
+    """Return a placement with waiting jobs put beside it, largest first, where that is wanted."""
+    if not _wants_placed(level):
+        return counts
+    gangs = Gangs(problem, counts)
+    put_down(gangs, waiting_jobs(problem, gangs, by_size=True))
+    return gangs.counts()
+
+
+def _wants_placed(level: WeightedSum) -> bool:
+    return level.sense == "max" and any(term.name in _PLACED for _, term in level.terms)
 
 
 def only_places(level: WeightedSum) -> bool:
@@ -171,17 +181,16 @@ class GangSearch:
         current = self.best.cost
         movable = [j for j in range(len(self.problem.instance.jobs)) if j not in self._stuck()]
         vain = 0
-        while (
-            movable
-            and vain < patience
-            and clock() > 0
-            and self.best.cost > bound + 1e-9 * abs(bound)
-        ):
+        while movable and vain < patience and clock() > 0 and not self.done(bound):
             before = self.best.cost
             cost = self._try(gangs, movable, current)
             vain = 0 if self.best.cost < before else vain + 1
             if cost is not None:
                 current = cost
+
+    def done(self, bound: float) -> bool:
+        """Return whether the incumbent has reached a bound."""
+        return self.best.cost <= bound + 1e-9 * abs(bound)
 
     def _stuck(self) -> frozenset[int]:
         return self.problem.pinned

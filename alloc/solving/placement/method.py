@@ -31,6 +31,7 @@ from alloc.solving.placement.admission import solve_admission
 from alloc.solving.placement.bounds import placement_bound
 from alloc.solving.placement.buddies import buddy_optimum
 from alloc.solving.placement.clock import Clock
+from alloc.solving.placement.companions import Companions
 from alloc.solving.placement.compiling import Problem, compile_state, read_counts
 from alloc.solving.placement.fragments_bound import counts_fragments, fragments_bound, planned_again
 from alloc.solving.placement.gang_search import (
@@ -100,7 +101,8 @@ def solve_placement(
     search = _Solve(instance, objective, settings, warm_start, report)
     limit: Limit | None = None
     try:
-        search.run()
+        with search.companions:
+            search.run()
     except KeyboardInterrupt:
         # What was found until here is kept and certified.
         limit = "interrupt"
@@ -133,6 +135,7 @@ class _Solve:
         self.bound = -math.inf
         self.proof: BoundProof = "none"
         self.infeasible = False
+        self.companions = Companions(self.best, settings.workers, report)
 
     @property
     def proved(self) -> bool:
@@ -181,7 +184,7 @@ class _Solve:
         if not self.proved and self.bound <= ranged and self._left() > 0:
             self._prove()
         if not self.proved and self.best.counts is not None and self._whole_jobs:
-            self._gangs().run(self._left, self.bound)
+            self.companions.gangs(self._gangs(), self.settings, self.bound)
 
     def _left(self) -> float:
         return self.settings.seconds_left()
@@ -291,14 +294,16 @@ class _Solve:
 
     def _improve(self) -> None:
         """Search for better placements."""
-        gangs = self._gangs()
+        gangs, companions = self._gangs(), self.companions
 
         def rearrange(clock: Clock) -> None:
             self._prove_by(search.bound, "recomputed")
-            gangs.run(clock, self.bound, _TURN)
+            if self._whole_jobs:
+                gangs.run(clock, self.bound, _TURN)
+            companions.exchange(search)
 
         if not self._split:
-            gangs.run(self._left, self.bound, _PATIENCE)
+            companions.gangs(gangs, self.settings, self.bound, _PATIENCE)
             if not self.proved and self._left() > 0:
                 self._prove(early=True)
             return
@@ -310,12 +315,15 @@ class _Solve:
             self.settings,
             self.report,
             OPTIMALITY_GAP,
-            rearrange if self._whole_jobs else None,
+            rearrange if self._whole_jobs or companions.others else None,
         )
+        companions.begin(self.settings, self.bound)
         try:
             search.run()
         finally:
             self._prove_by(search.bound, "recomputed")
+        if not self.proved:
+            companions.collect()
 
     def _gangs(self) -> GangSearch:
         return GangSearch(self.problem, self.best, self.settings.seed, self._say)

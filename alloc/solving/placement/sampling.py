@@ -6,6 +6,7 @@ tasks, gives prices near the best of the whole cluster in a fraction of the time
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -35,6 +36,52 @@ def components(patterns: Patterns) -> Ints:
     )
     labels = connected_components(links, directed=False)[1][: patterns.num_hosts]
     return np.asarray(np.unique(labels, return_inverse=True)[1].ravel(), dtype=np.int64)
+
+
+def around(component: Ints, hosts: Ints, least: int, rng: np.random.Generator) -> Ints:
+    """Return the whole domains of some hosts, and others by chance where they are few.
+
+    Parameters
+    ----------
+    component
+        Component of each host, as of `components`.
+    hosts
+        The hosts.
+    least
+        Number of hosts at least, where there are so many.
+    rng
+        Draws the others.
+    """
+    chosen = np.isin(component, component[hosts])
+    others = rng.permutation(np.flatnonzero(~chosen))
+    chosen[others[: max(least - int(chosen.sum()), 0)]] = True
+    return np.flatnonzero(chosen)
+
+
+def mixed_parts(
+    component: Ints, host_cost: Array, size: int, rng: np.random.Generator
+) -> list[Ints]:
+    """Return all hosts in parts of about a size, each with full and with empty domains.
+
+    Parameters
+    ----------
+    component
+        Component of each host, as of `components`.
+    host_cost
+        Cost of each host.
+    size
+        Hosts in a part, about.
+    rng
+        Deals the components out.
+    """
+    number = math.ceil(len(component) / size)
+    load = np.bincount(component, host_cost) / np.bincount(component)
+    part = np.empty(len(load), dtype=np.int64)
+    order = np.argsort(load, kind="stable")
+    for first in range(0, len(order), number):
+        some = order[first : first + number]
+        part[some] = rng.permutation(number)[: len(some)]
+    return [np.flatnonzero(part[component] == n) for n in range(number)]
 
 
 def choose_sample(patterns: Patterns, size: int) -> Ints:

@@ -40,7 +40,7 @@ from alloc.solving.placement.neighbourhood import Neighbourhood
 from alloc.solving.placement.pattern_master import Generated
 from alloc.solving.placement.relaxation import Relaxation, Weights, relax
 from alloc.solving.placement.relocation import relocate
-from alloc.solving.placement.sampling import components
+from alloc.solving.placement.sampling import around, components, mixed_parts
 from alloc.solving.placement.state import GAIN
 from alloc.solving.placement.terms import Counts
 
@@ -173,6 +173,21 @@ class Search:
             self.state.price = price
             self._hand_over()
 
+    def go_on(self, relaxation: Relaxation | None, generated: Generated | None, turns: int) -> None:
+        """Search for some turns from what another search priced, to which bounds are left."""
+        self.relaxation, self.generated = relaxation, generated
+        guide = self._guide()
+        try:
+            for _ in range(turns):
+                for _ in self._choose(guide) if guide is not None else self._without_prices():
+                    if self.done:
+                        return
+                self._kick()
+        except OutOfTime:
+            pass  # the limit of the search that asked for this one
+        finally:
+            self._hand_over()
+
     def _hand_over(self) -> None:
         """Let the incumbent have the best placement."""
         if self.best_value + self.constant < self.incumbent.cost:
@@ -194,12 +209,7 @@ class Search:
         vain = 0
         while True:
             value = self.best_value
-            if guide is None:
-                self._kick()
-                self._deal_out()
-            else:
-                yield from self._choose(guide)
-            yield
+            yield from self._choose(guide) if guide is not None else self._without_prices()
             # The longer nothing better is found, the more there is to gain in the bound.
             vain = 0 if self.best_value < value - GAIN else min(vain + 1, _MAX_VAIN)
             for bound in islice(sharper, 1 + vain):
@@ -391,7 +401,8 @@ class Search:
 
     def _dive(self, guide: Guide) -> Iterator[None]:
         """Follow the linear program on all hosts, some hundreds at a time."""
-        for hosts in self._mixed_parts(guide, _DIVERS):
+        component = components(guide.patterns)
+        for hosts in mixed_parts(component, self.state.host_cost, _DIVERS, self.rng):
             # The second begins with the prices and patterns of the first.
             for _ in range(_DIVES):
                 if guide.dive(hosts, self.clock, self.report) or self.done:
@@ -419,7 +430,8 @@ class Search:
         other = Guide(self.problem, state, found.relaxation, found.generated, self.rng)
         # Where the dive changes nothing, the gangs stand as they were dealt out, which may do.
         touched = np.unique((found.counts - counts).nonzero()[1])
-        other.dive(self._around(other, touched), self.clock, self.report)
+        near = around(components(other.patterns), touched, _DIVERS // 2, self.rng)
+        other.dive(near, self.clock, self.report)
         Improver(state, self.rng, self.clock).settle()
         self._hand_over()
         if not self.incumbent.offer_counts(read_counts(self.problem, found.counts, state)):
@@ -428,25 +440,11 @@ class Search:
         self._say(f"{found.number} gangs in other domains")
         return Guide(self.problem, self.state, found.relaxation, found.generated, self.rng)
 
-    def _around(self, guide: Guide, hosts: Counts) -> Counts:
-        """Return the whole domains of some hosts, and others by chance where they are few."""
-        component = components(guide.patterns)
-        chosen = np.isin(component, component[hosts])
-        others = self.rng.permutation(np.flatnonzero(~chosen))
-        chosen[others[: max(_DIVERS // 2 - int(chosen.sum()), 0)]] = True
-        return np.flatnonzero(chosen)
-
-    def _mixed_parts(self, guide: Guide, size: int) -> list[Counts]:
-        """Return all hosts in parts of about a size, each with full and with empty domains."""
-        component = components(guide.patterns)
-        number = math.ceil(len(component) / size)
-        load = np.bincount(component, self.state.host_cost) / np.bincount(component)
-        part = np.empty(len(load), dtype=np.int64)
-        order = np.argsort(load, kind="stable")
-        for first in range(0, len(order), number):
-            some = order[first : first + number]
-            part[some] = self.rng.permutation(number)[: len(some)]
-        return [np.flatnonzero(part[component] == n) for n in range(number)]
+    def _without_prices(self) -> Iterator[None]:
+        """Kick, and deal a few hosts out anew."""
+        self._kick()
+        self._deal_out()
+        yield
 
     def _choose(self, guide: Guide) -> Iterator[None]:
         """Let hosts choose patterns anew, settle, and kick where that does not help."""

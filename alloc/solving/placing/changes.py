@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from alloc.errors import InstanceError, nearest
 from alloc.problems.allocation.instance import Instance, Tenant
 from alloc.problems.allocation.solution import Allocation, Assignment
-from alloc.solving.placing.defragmentation import Defragmentation, hosts_of, without_hosts
+from alloc.solving.placing.defragmentation import Defragmentation, hosts_of
 from alloc.solving.placing.standing import (
     misfit_of,
     only,
@@ -304,7 +304,7 @@ class Drain:
                 return standing
             assert isinstance(found.result.solution, Allocation)
             running = found.result.solution.assignments
-        return _remade(standing, without_hosts(instance.topology, gone), instance.jobs, running)
+        return _remade(standing, instance.topology.without_hosts(gone), instance.jobs, running)
 
 
 @dataclass(frozen=True)
@@ -331,7 +331,7 @@ class Lose:
         hit = {a.job for a in instance.running if any(task.host in gone for task in a.tasks)}
         left = tuple(a for a in instance.running if a.job not in hit)
         again = dataclasses.replace(standing, stopped=(*standing.stopped, *sorted(hit)))
-        return _remade(again, without_hosts(instance.topology, gone), instance.jobs, left)
+        return _remade(again, instance.topology.without_hosts(gone), instance.jobs, left)
 
 
 @dataclass(frozen=True)

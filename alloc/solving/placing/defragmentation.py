@@ -28,7 +28,7 @@ from alloc.solving.placing.standing import (
     quota_within,
 )
 from alloc.solving.solver import solve
-from alloc.topology import Topology, hosts_in
+from alloc.topology import hosts_in
 from alloc.verification import Violation, initial_violations, verify
 from alloc.verification.migration import verify_migration
 
@@ -211,7 +211,7 @@ def drain(
             "may move; raise the budget or drain less."
         )
     whole = _what_runs(instance, move_budget)
-    rest = without_hosts(whole.topology, leaving)
+    rest = whole.topology.without_hosts(leaving)
     for job in whole.jobs:
         if (reason := misfit_of(rest, job.configurations)) is not None:
             raise InstanceError(
@@ -353,23 +353,3 @@ def hosts_of(instance: Instance, places: Sequence[str]) -> set[str]:
             f"{', '.join(places)}: these are all hosts; leave some to move the jobs to."
         )
     return leaving
-
-
-def without_hosts(topology: Topology, leaving: set[str]) -> Topology:
-    """Return the topology without some hosts, and their links.
-
-    Parameters
-    ----------
-    topology
-        The cluster.
-    leaving
-        Ids of the hosts, not all of them.
-    """
-    return topology.replace(
-        hosts=tuple(host for host in topology.hosts if host.id not in leaving),
-        links=tuple(
-            link
-            for link in topology.links
-            if not {link.a.split("/")[0], link.b.split("/")[0]} & leaving
-        ),
-    )

@@ -1,4 +1,4 @@
-"""Projects: priority rules for a schedule, longest paths for a bound, CP-SAT for the rest."""
+"""Projects: priority rules for a schedule, paths and prices for a bound, CP-SAT for the rest."""
 
 from __future__ import annotations
 
@@ -6,16 +6,33 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 
+import numpy as np
+
+from alloc.algorithms.volume import raise_dual
 from alloc.backends import SolverOptions, cpsat
-from alloc.certificate import is_within
+from alloc.certificate import BoundProof, Limit, is_within
 from alloc.clock import time_limit
 from alloc.errors import OutOfTime
-from alloc.models.project.cpsat_model import build_cpsat
+from alloc.formulation import Array
+from alloc.models.project.cpsat_model import Windows, build_cpsat
 from alloc.models.project.data import ProjectData
+from alloc.models.project.prices import PricesOfGraph
 from alloc.problems.project import ProjectPlan, ProjectProblem
 from alloc.solving.outcome import Outcome, Settings
 from alloc.solving.project.rules import RULES, plans_by_rule, quick_modes
 
+_INTERVALS, _BUCKETS = 100, 10
+"""Intervals of one price each, and buckets of time in each: stages are a few intervals long."""
+_AHEAD = 1.25
+"""The grid of prices ends this much after the best schedule: beyond, time is free."""
+_VALUE = 1000.0
+"""Value of the incumbent in the units of the ascent, whose smallest step is absolute."""
+_EVERY = 5
+"""Rounds of the ascent from one relaxed solution that is mended to the next: prices move slowly."""
+_ASCENT, _SLICE = 0.3, 0.5
+"""Of the time left: for prices, and for CP-SAT before a better schedule leaves it fewer starts."""
+_LAST_S = 4.0
+"""Seconds below which CP-SAT gets all the time left: it takes a second or two to get going."""
 _NO_MODES = "the budgets do not let every activity run in some mode; raise one or add modes"
 
 
@@ -38,7 +55,9 @@ def schedule_project(
     """Find a schedule of a project and prove how good it is.
 
     Every rule puts the activities in, in the modes of `quick_modes`; the best of these schedules
-    starts CP-SAT, unless longest paths and the work on the resources prove it best already.
+    starts CP-SAT, unless longest paths and the work on the resources prove it best already. For
+    sums over jobs, prices of time first raise the bound, order the activities for further
+    schedules, and leave CP-SAT only the starts that a better schedule may have.
 
     Parameters
     ----------
@@ -53,60 +72,154 @@ def schedule_project(
     report
         Takes a line of progress.
     """
-    data = ProjectData(problem)
-    bound = data.bound(objective)
-    plans = [] if start is None else [start]
-    outcome = Outcome(start, bound, "recomputed", "alloc rules + CP-SAT", cpsat.version())
+    search = _Search(ProjectData(problem), objective, settings, report)
+    search.take(start)
+    limit: Limit | None = None
     try:
-        choices = quick_modes(data)
-        for rule in RULES:
-            if settings.time_is_up():
-                break
-            plans += plans_by_rule(data, rule, choices)
-        best = min(plans, key=lambda plan: plan.value(problem, objective), default=None)
-        value = math.inf if best is None else best.value(problem, objective)
-        outcome = replace(outcome, solution=best)
-        report(f"rules: {value:g}, bound {bound:g}")
-        if is_within(value, bound, settings.gap):
-            return outcome
         with time_limit(settings.seconds_left()):
-            built = build_cpsat(problem, objective)
-        hint = None if best is None or built.start is None else built.start(best)
+            limit = search.run()
+    except OutOfTime:
+        limit = "time"
+    except KeyboardInterrupt:
+        limit = "interrupt"
+    outcome = Outcome(
+        search.plan, search.bound, search.proof, "alloc rules + CP-SAT", cpsat.version(), limit
+    )
+    if not search.infeasible:
+        return outcome
+    return replace(
+        outcome,
+        bound=math.inf,
+        bound_proof="claimed",
+        infeasible=True,
+        conflict=_NO_MODES,
+    )
+
+
+class _Search:
+    """What is found and proved so far."""
+
+    def __init__(
+        self,
+        data: ProjectData,
+        objective: str,
+        settings: Settings,
+        report: Callable[[str], None],
+    ) -> None:
+        self.data, self.objective, self.settings, self.report = data, objective, settings, report
+        self.plan: ProjectPlan | None = None
+        self.value = math.inf
+        self.bound = data.bound(objective)
+        self.proof: BoundProof = "recomputed"
+        self.infeasible = False
+
+    def take(self, plan: ProjectPlan | None) -> None:
+        """Keep a schedule that is better than the one known."""
+        if plan is not None:
+            value = plan.value(self.data.problem, self.objective)
+            if self.plan is None or value < self.value:
+                self.plan, self.value = plan, value
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the best schedule is as good as the bound."""
+        return self.plan is not None and is_within(
+            self.value, min(self.bound, self.value), self.settings.gap
+        )
+
+    def run(self) -> Limit | None:
+        """Search; return what stopped it early, or None."""
+        choices = quick_modes(self.data)
+        for rule in RULES:
+            if self.settings.time_is_up():
+                break
+            for plan in plans_by_rule(self.data, rule, choices):
+                self.take(plan)
+        self.report(f"rules: {self.value:g}, bound {self.bound:g}")
+        if self.is_closed:
+            return None
+        if self.objective == "makespan" or self.plan is None:
+            return self._ask_cpsat(None, self.settings.seconds_left())
+        graph, prices = self._prices()
+        while not self.is_closed and not self.settings.time_is_up():
+            windows, left = graph.windows(prices, self.value), self.settings.seconds_left()
+            limit = self._ask_cpsat(windows, left if left < _LAST_S else _SLICE * left)
+            if limit != "time":
+                return limit
+        return None if self.is_closed else "time"
+
+    def _prices(self) -> tuple[PricesOfGraph, Array]:
+        """Raise the bound by prices of time, and return them."""
+        assert self.plan is not None
+        brief = self.settings.within(_ASCENT * self.settings.seconds_left())
+        end_s = max(self.plan.ends_s(self.data.problem).values())
+        last = max(_AHEAD * end_s, float(self.data.heads.max()) * (1 + 1e-9))
+        edges = np.linspace(0.0, last, _INTERVALS + 1)
+        factor = _VALUE / self.value
+        graph = PricesOfGraph(self.data, self.objective, edges, _BUCKETS, factor, self.value)
+        rounds = 0
+
+        def relaxed(at: Array) -> tuple[float, Array]:
+            nonlocal rounds
+            found = graph.relaxed(at)
+            if rounds % _EVERY == 0:
+                self._mend(graph)
+            rounds += 1
+            return found
+
+        found = raise_dual(
+            relaxed,
+            (graph.num_prices,),
+            _VALUE,
+            brief.time_is_up,
+            lambda line: None,
+            graph.start(),
+        )
+        # It is of the schedules that cost no more than the one known.
+        self._raise(min(graph.bound(found.prices) / graph.factor, self.value), "recomputed")
+        self.report(f"prices of time: {self.bound:g} after {found.rounds} rounds")
+        return graph, found.prices
+
+    def _mend(self, graph: PricesOfGraph) -> None:
+        """Put the activities in by their starts at prices, in the modes that they have there."""
+        data = self.data
+        if any(
+            sum(data.amounts[k][m][n] for k, m in enumerate(graph.modes)) > resource.capacity
+            for n, resource in enumerate(data.used_up)
+        ):
+            return
+        order = data.order_of(graph.starts)
+        self.take(data.plan(graph.modes, data.schedule(graph.modes, order)))
+
+    def _raise(self, bound: float, proof: BoundProof) -> None:
+        if bound > self.bound:
+            self.bound, self.proof = bound, proof
+
+    def _ask_cpsat(self, windows: Windows | None, seconds: float) -> Limit | None:
+        """Ask CP-SAT for a better schedule; return what stopped it early, or None."""
+        brief, data = self.settings.within(seconds), self.data
+        with time_limit(brief.seconds_left()):
+            built = build_cpsat(data.problem, self.objective, windows, self.bound)
+        hint = None if self.plan is None or built.start is None else built.start(self.plan)
         raw = cpsat.solve(
             built.model,
             SolverOptions(
-                settings.seconds_left(),
-                settings.seed,
-                settings.workers,
-                settings.gap,
+                brief.seconds_left(),
+                self.settings.seed,
+                self.settings.workers,
+                self.settings.gap,
                 hint,
-                linear=_needs_relaxation(data, objective),
+                linear=_needs_relaxation(data, self.objective),
             ),
         )
-    except OutOfTime:
-        return replace(outcome, limit="time")
-    except KeyboardInterrupt:
-        return replace(outcome, limit="interrupt")
-    if raw.status == "infeasible":
-        return replace(
-            outcome,
-            solution=None,
-            bound=math.inf,
-            bound_proof="claimed",
-            infeasible=True,
-            conflict=_NO_MODES,
-        )
-    if raw.values is not None:
-        found = built.extract(raw.values)
-        best = min(
-            (plan for plan in (best, found) if plan is not None),
-            key=lambda plan: plan.value(problem, objective),
-        )
-    more = raw.bound > bound
-    return replace(
-        outcome,
-        solution=best,
-        bound=raw.bound if more else bound,
-        bound_proof=raw.bound_proof if more else "recomputed",
-        limit=raw.limit,
-    )
+        known = self.value
+        if raw.values is not None:
+            self.take(built.extract(raw.values))
+        if raw.status == "infeasible" and windows is not None:
+            self._raise(known, "claimed")  # no better schedule starts where a better one would
+        elif raw.status == "infeasible":
+            self.infeasible, self.plan = True, None
+        else:
+            self._raise(raw.bound if windows is None else min(raw.bound, known), raw.bound_proof)
+        self.report(f"CP-SAT: {self.value:g}, bound {self.bound:g}")
+        return raw.limit

@@ -123,8 +123,13 @@ def with_raised_penalty(data: BlockData) -> BlockData:
     return replace(data, cost=cost)
 
 
-def block_data(data: SizingData, blocks: Blocks, unit: float, feasibility: bool) -> BlockData:
-    """Return what a process needs; with `feasibility`, slack is all that costs."""
+def block_data(
+    data: SizingData, blocks: Blocks, unit: float, feasibility: bool, levels: int = 0
+) -> BlockData:
+    """Return what a process needs; with `feasibility`, slack is all that costs.
+
+    With `levels`, whether each of them is open links to the blocks too, for rows that may come.
+    """
     rows = [r for name in ("demand", "carbon") for r in range(*blocks.family[name].indices(10**9))]
     rows += blocks.margin_rows
     extra = sparse.coo_array(
@@ -144,6 +149,7 @@ def block_data(data: SizingData, blocks: Blocks, unit: float, feasibility: bool)
     cost = np.concatenate([blocks.cost / unit, penalty])
     if feasibility:
         cost = np.concatenate([np.zeros(blocks.num_columns), np.ones(len(rows))])
+    levels_apart = sparse.csr_array((blocks.num_rows, levels))
     return BlockData(
         sparse.hstack([blocks.matrix, extra], format="csc"),
         cost,
@@ -152,7 +158,7 @@ def block_data(data: SizingData, blocks: Blocks, unit: float, feasibility: bool)
         uppers[:, :, varying],
         np.concatenate([uppers[0, 0], np.full(len(rows), np.inf)]),
         varying,
-        blocks.first_stage,
+        sparse.hstack([blocks.first_stage, levels_apart], format="csr"),
         blocks.num_columns,
         np.array(rows, dtype=np.int64),
         np.array([*served, *(0.0 for _ in rows[len(served) :])]),

@@ -39,6 +39,14 @@ class CutPool:
         self.gamma = np.zeros((1, *shape))
         self._known = {self.dual[0].tobytes()}
 
+    def change(self, data: BlockData) -> None:
+        """Take blocks with other costs or more rows; a known dual is 0 in rows that are new."""
+        more = data.matrix.shape[0] - self.dual.shape[1]
+        self.data, self._transposed = data, data.matrix.T.tocsr()
+        if more:
+            self.dual = np.pad(self.dual, ((0, 0), (0, more)))
+            self._known = {np.round(dual, 9).tobytes() for dual in self.dual}
+
     def __len__(self) -> int:
         return len(self.dual)
 

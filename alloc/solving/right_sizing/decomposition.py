@@ -3,7 +3,8 @@
 1. The expected scenario alone gives a first point.
 2. The linear relaxation: the block master [3]_ is solved, and the blocks of some scenarios between
    its optimum and the best point so far (in-out separation [1]_); every dual solution becomes a cut
-   for all blocks.
+   for all blocks. With spare hosts, rows that tie jobs to open pools are added where it breaks them
+   (`alloc.solving.right_sizing.opening_rows`), and it is solved again.
 3. Dives: which pools are open is found by slope scaling [2]_ where spare hosts make opening cost
    something; numbers of hosts by a small integer program around the relaxation. Every candidate is
    valued by the blocks, so that what is returned is a plan and its true cost; and what its cuts say
@@ -46,10 +47,9 @@ from alloc.solving.outcome import Outcome, Settings
 from alloc.solving.right_sizing.blocks import SHORT
 from alloc.solving.right_sizing.candidates import Candidates
 from alloc.solving.right_sizing.marginals import estimates_of_cuts, is_small
-from alloc.solving.right_sizing.relaxation import Relaxation
+from alloc.solving.right_sizing.relaxation import MAX_STEPS, Relaxation
 from alloc.solving.right_sizing.state import BACKEND, Watch
 
-_MAX_STEPS = 60
 _OPEN = 1e-6
 """Hosts from which on a pool is open in the relaxation."""
 _SHARE_OF_RELAXATION = 0.4
@@ -108,16 +108,19 @@ class Decomposition:
             # Something to return, should the time be up before the relaxation is solved.
             self.candidates.try_candidate(relaxation.completing.round_up(began), "first")
         share = _SHARE_OF_RELAXATION * relaxation.seconds_left()
-        relaxed = relaxation.relax(began, _MAX_STEPS, relaxation.gap / 5, share)
+        relaxed = relaxation.relax(began, MAX_STEPS, relaxation.gap / 5, share)
         if relaxed is None:
             relaxation.refute()
             return None
         relaxation.keep_optimum(*relaxed)
         relaxation.say("relaxation")
+        share = _SHARE_OF_RELAXATION * relaxation.seconds_left()
+        relaxation.strengthen(relaxation.gap / 5, share)
         if len(self.candidates.switches):
             at = relaxation.first.counted[relaxation.first.open >= 0]
-            self.candidates.seen[: len(self.candidates.switches)] |= relaxed[1][at] > _OPEN
-            self.candidates.add_pool_closing_cuts(relaxed[1])
+            point = relaxation.relaxed_point
+            self.candidates.seen[: len(self.candidates.switches)] |= point[at] > _OPEN
+            self.candidates.add_pool_closing_cuts(point)
         if start is not None and len(relaxation.first.sent) and not relaxation.closed():
             # Where margins were kept before, some more hosts may do.
             known = relaxation.completing.complete(relaxation.completing.from_plan(start))
@@ -206,7 +209,7 @@ class Decomposition:
         relaxation = self.relaxation
         most = max(1.0, float(relaxation.data.demand.sum(axis=2).max()))
         relaxed = relaxation.relax(
-            relaxation.start(), _MAX_STEPS, 1e-3, 0.5 * relaxation.seconds_left()
+            relaxation.start(), MAX_STEPS, 1e-3, 0.5 * relaxation.seconds_left()
         )
         if relaxed is None:
             return math.inf

@@ -137,7 +137,7 @@ def estimates_of_cuts(
     blocks = np.zeros((*state.setting.shape, state.blocks.num_rows))
     for row in np.flatnonzero(np.abs(cuts) > _LEAST).tolist():
         w, t, k = state.master.cuts[row]
-        blocks[w, t] += cuts[row] * state.pool.dual[k]
+        blocks[w, t] += cuts[row] * state.pool.dual[k, : state.blocks.num_rows]
 
     def row_of(family: str) -> Ints:
         if family == "C16":

@@ -48,7 +48,15 @@ class MasterData:
         self.feasibility = feasibility
         scenarios, quarters = data.demand.shape[:2]
         self.shape = (scenarios, quarters)
-        self.linked = np.array([first.linked(t) for t in range(quarters)])
+        self.levels = len(first.open) if data.problem.failures else 0
+        """Levels that may be open, with spare hosts."""
+        self.linked = np.array(
+            [
+                np.concatenate([first.linked(t), first.open[: self.levels, t]])
+                for t in range(quarters)
+            ]
+        )
+        """Columns of z in each quarter, then whether each of the levels is open."""
         self.cost = first.cost / unit
         self.quarter_weight = data.discount.copy()
         if feasibility:

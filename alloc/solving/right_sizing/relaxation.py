@@ -15,6 +15,7 @@ from alloc.models.right_sizing.first_stage import first_stage
 from alloc.solving.outcome import Settings
 from alloc.solving.progress_line import standing
 from alloc.solving.right_sizing.blocks import (
+    BlockData,
     BlockValue,
     BlockValues,
     Task,
@@ -24,6 +25,7 @@ from alloc.solving.right_sizing.blocks import (
 from alloc.solving.right_sizing.cuts import ZERO_CUT, CutPool
 from alloc.solving.right_sizing.first_stage_completion import FirstStageCompletion
 from alloc.solving.right_sizing.master import BlockMaster, MasterData, QuarterMaster
+from alloc.solving.right_sizing.opening_rows import OpeningRows
 from alloc.solving.right_sizing.start import expected_optimum
 from alloc.solving.right_sizing.state import Watch, money_unit
 
@@ -32,6 +34,8 @@ _LAST_S = 1.0
 _CUT_TOLERANCE = 1e-7
 """Relative amount by which a new cut must exceed the known ones: less is the solver's tolerance."""
 _LEAST_DUAL = 1e-12
+MAX_STEPS = 60
+"""Steps of a relaxation; most close within twenty."""
 _MIN_GAIN = 0.05
 """Gaps below which a gain counts for little: twenty such gains close the gap asked for."""
 _OF_SCENARIOS, _LEAST_SCENARIOS = 2, 3
@@ -77,7 +81,7 @@ class Relaxation:
         self.first = first_stage(data)
         self.blocks = Blocks(data)
         self.setting = MasterData(data, self.first, self.unit, feasibility)
-        self.block_data = block_data(data, self.blocks, self.unit, feasibility)
+        self.block_data = block_data(data, self.blocks, self.unit, feasibility, self.setting.levels)
         self.pool = CutPool(self.block_data)
         self.master = BlockMaster(self.setting, self.pool, self.seconds_for_step)
         self.quarters = QuarterMaster(self.setting, self.pool)
@@ -165,9 +169,13 @@ class Relaxation:
 
     def raise_slack_penalty(self) -> None:
         """Raise the penalty of slack; the cuts known so far are true all the more."""
-        self.block_data = with_raised_penalty(self.block_data)
-        self.pool.data = self.block_data
-        self.values.change(self.block_data)
+        self._change(with_raised_penalty(self.block_data))
+
+    def _change(self, changed: BlockData) -> None:
+        """Take blocks with other costs or more rows from now on."""
+        self.block_data = changed
+        self.pool.change(changed)
+        self.values.change(changed)
 
     def cut(self, *points: Array) -> None:
         """Add the best cuts known at some points to the masters, where they say something new."""
@@ -223,6 +231,43 @@ class Relaxation:
         self.raise_bound(bound)
         self.aggregate_cuts(keep=True)
         self.duals = self.master.duals()
+
+    def strengthen(self, target: float, seconds: float) -> None:
+        """Add rows that tie jobs to open pools where the relaxation breaks them, and relax again.
+
+        Parameters
+        ----------
+        target
+            Relative gap to which it is closed each time.
+        seconds
+            Wall time for all of it, seconds.
+        """
+        if not self.setting.levels:
+            return
+        opening = OpeningRows(self.data, self.blocks)
+        ends = time.perf_counter() + seconds
+        while not self.closed() and time.perf_counter() + 2 * self.seconds_to_value < ends:
+            point, before = self.relaxed_point, self.bound
+            found = self.value(point, self.tasks, keep=True)
+            values = np.array(
+                [
+                    [found[w, t].values for t in range(self.setting.shape[1])]
+                    for w in range(self.setting.shape[0])
+                ]
+            )
+            changed = opening.add_broken(self.block_data, values, self.setting.points(point)[0])
+            if changed is None:
+                break
+            self._change(changed)
+            relaxed = self.relax(None, MAX_STEPS, target, ends - time.perf_counter())
+            if relaxed is None:
+                break
+            self.raise_bound(relaxed[0])
+            self.relaxed_point = relaxed[1]
+            self.aggregate_cuts(keep=True)
+            self.say("opening")
+            if self.bound - before < self.small_change(self.bound):
+                break
 
     def relax(
         self, inner: Array | None, steps: int, target: float, seconds: float

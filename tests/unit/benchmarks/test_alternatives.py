@@ -2,8 +2,16 @@
 
 import pytest
 
+from alloc.instances import load
 from benchmarks import rule_decisions
-from benchmarks.alternatives import event_loop, gang_placement, mig_patterns, ratios, round_milp
+from benchmarks.alternatives import (
+    event_loop,
+    gang_placement,
+    malleable_milp,
+    mig_patterns,
+    ratios,
+    round_milp,
+)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -40,3 +48,12 @@ def test_every_decision_of_a_rule_is_timed():
     spent = rule_decisions.measure(rule_decisions.made(20), "srtf")
     assert len(spent) > 1
     assert min(spent) >= 0
+
+
+@pytest.mark.parametrize("number", ["01", "04"])
+def test_a_malleable_instance_has_one_optimum(number):
+    instance = load(f"elastic-tiny/{number}")
+    value, num_slots = malleable_milp.by_alloc(instance)
+    assert malleable_milp.by_milp(instance, num_slots) == pytest.approx(
+        value, rel=2 * malleable_milp.GAP
+    )

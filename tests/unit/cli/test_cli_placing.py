@@ -115,6 +115,8 @@ def test_explain_says_why_and_what_would_do(run, queue_file):
     assert document["train"]["starts"] is False
     assert document["train"]["conflict"] == ["running jobs", "level"]
     assert document["train"]["relaxations"][0]["requirement"] == "level"
+    assert document["train"]["reserved"] in done.stdout
+    assert "a start is reserved at" in done.stdout
 
 
 def test_explain_counts_whole_gpus_and_tasks(run, tmp_path):

@@ -49,10 +49,13 @@ def test_an_interrupted_solve_writes_its_incumbent(program, tmp_path, number):
 WHILE_LOADING = """
 import importlib.abc, os, signal, sys
 
+wanted, number, *command = sys.argv[1:]
+sys.argv[1:] = command or [wanted]
+
 class Interrupting(importlib.abc.MetaPathFinder):
     def find_spec(self, name, path=None, target=None):
-        if name == sys.argv[1]:
-            os.kill(os.getpid(), getattr(signal, sys.argv[2]))
+        if name == wanted:
+            os.kill(os.getpid(), getattr(signal, number))
 
 from alloc.cli import main
 sys.meta_path.insert(0, Interrupting())
@@ -60,11 +63,13 @@ main()
 """
 
 
-@pytest.mark.parametrize("name", ["alloc.processes", "typer.main", "alloc.cli.versions"])
+@pytest.mark.parametrize(
+    "name", ["alloc.processes", "typer.main", "alloc.cli.lazily", "alloc.cli.versions"]
+)
 @pytest.mark.parametrize("number", ["SIGINT", "SIGTERM"])
 def test_an_interrupt_while_the_program_loads_is_one_line(name, number):
     """Loading takes half a second: whoever saw a typo has pressed Ctrl-C by then."""
-    command = [sys.executable, "-c", WHILE_LOADING, name, number]
+    command = [sys.executable, "-c", WHILE_LOADING, name, number, "versions"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=HANG_S)
     assert (done.returncode, done.stderr) == (130, "error: interrupted.\n")
     assert done.stdout == ""

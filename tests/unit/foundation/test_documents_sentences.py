@@ -77,17 +77,20 @@ STRUCTURE: dict[str, tuple[Change, str]] = {
         job(colour="red"),
         'job "train-17": unknown field "colour"; known fields: id, arrival_s, work, '
         "configurations, weight, deadline_s, due_date_s, tenant, elasticity, preemptible, "
-        "restart_cost_s, work_done, model, placement, refusable.",
+        "restart_cost_s, work_done, model, placement, refusable, checkpoint_s, stages.",
     ),
     "missing field": (
+        without("arrival_s"),
+        'job "train-17": field "arrival_s" is missing; add it (arrival, seconds since the start',
+    ),
+    "missing work": (
         without("work"),
-        'job "train-17": field "work" is missing; add it (total work, work units of the rates, '
-        "more than 0).",
+        'job "train-17": work is 0; it must be more than 0.',
     ),
     "missing id": (without("id"), 'jobs[0]: field "id" is missing; add it (unique name'),
     "several errors": (
         job(colour=1, work="10", weight=True),
-        "placement, refusable. (and 2 more)",
+        "placement, refusable, checkpoint_s, stages. (and 2 more)",
     ),
     "number in quotes": (job(work="10"), 'job "train-17": work is "10"; give a number without'),
     "boolean for a number": (job(work=True), 'job "train-17": work is true; give a number.'),
@@ -441,5 +444,5 @@ def test_unknown_schemas_are_refused() -> None:
 def test_of_a_list_that_is_wrong_everywhere_the_first_item_is_reported() -> None:
     """A table in another format has an error in each of its jobs; only the first one matters."""
     wrong = {"id": "x", "submit": 1, "gpus": 2, "duration": 3}
-    with pytest.raises(InstanceError, match=r'^job "x": unknown field "submit".* \(and 4 more\)$'):
+    with pytest.raises(InstanceError, match=r'^job "x": unknown field "submit".* \(and 3 more\)$'):
         format_of("instance").parse(json.dumps({**INSTANCE, "jobs": [wrong] * 10_000}))

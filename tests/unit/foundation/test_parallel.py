@@ -49,6 +49,9 @@ def test_workers_of_each_kind_do_the_work_of_one_process(kind):
     assert told["packed"] <= 3
     if kind != "loky":
         assert told["there"] == told["alone"]
+        assert told["search"] == [[1], [True], 469.0]
+        # joblib makes the calls of a cluster of one worker here, where nothing was sent to.
+        assert told["single"] == list(range(12))
     # A terminal's Ctrl-C goes to the processes of Dask, too; those of Ray are a group of their own.
     assert kind != "dask" or told["deaf"]
 

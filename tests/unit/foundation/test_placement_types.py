@@ -9,8 +9,18 @@ import pytest
 from alloc.errors import InstanceError, UnsupportedFeatureError
 from alloc.families import FAMILIES
 from alloc.problems.allocation.instance import FEATURES, Affinity, Instance, Moves, Tenant
+from alloc.problems.allocation.outages import Outage
 from alloc.topology import Domain, Host, HostType, Topology
-from alloc.workload import Configuration, Job, PlacementRules, Slice, Spread, TaskGroup, rigid_gang
+from alloc.workload import (
+    Configuration,
+    Job,
+    PlacementRules,
+    Slice,
+    Spread,
+    Stage,
+    TaskGroup,
+    rigid_gang,
+)
 
 RACKS = Topology(
     "racks",
@@ -123,6 +133,8 @@ FEATURED = {
     "affinities": instance(affinities=(Affinity("apart", "rack", ("a", "b")),)),
     "moves": instance(moves=Moves()),
     "refusal": instance(job("a", refusable=True, deadline_s=9.0)),
+    "stages": instance(Job("a", 0.0, stages=(Stage("x", 1.0, (rigid_gang(1),)),))),
+    "outages": instance(outages=(Outage("h0", 0.0),)),
     "borrowing": instance(tenants=(Tenant("red", 1000, "pool"),)),
 }
 

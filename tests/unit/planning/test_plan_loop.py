@@ -65,27 +65,35 @@ def test_the_loop_ends_where_the_goals_hold_in_the_simulator(
     assert about in replayed.replayed.sentence
 
 
-def test_from_the_third_plan_on_classes_stay_where_the_last_plan_sends_them() -> None:
-    """The second, the first that knows of queues, chooses pools by what they require."""
-    found = plan(problem(), limits=EXACT, replay=REPLAY).replayed
-    assert found is not None
-    assert found.iterations[0].missed
+def test_with_buffers_classes_stay_where_an_earlier_plan_sends_them() -> None:
+    """There it is known what they require; the cheapest of those plans is the one replayed."""
+    everywhere = {(c.name, o.gpu_type) for c in problem().classes for o in c.options}
+    seen: list[set[tuple[str, str]]] = []
+    costs: dict[str, float] = {}
+
+    def places(found: Result[Plan]) -> set[tuple[str, str]]:
+        classes, index = problem().classes, problem().class_index
+        return {
+            (share.job_class, classes[index[share.job_class]].options[share.option].gpu_type)
+            for share in found.require_solution().shares
+        }
+
+    def solve(
+        tightened: PlanningProblem, last: Result[Plan] | None, seconds: float | None
+    ) -> Result[Plan]:
+        if margins(tightened):
+            out = {(t.job_class, t.gpu_type) for t in tightened.tightening if t.factor >= KEPT_OUT}
+            assert everywhere - out in seen
+        found = solve_plan(tightened, EXACT, last)
+        seen.append(places(found))
+        costs[tightened.fingerprint] = found.certificate.objective or INF
+        return found
+
+    found = plan_and_replay(problem(), solve, REPLAY)
     assert found.outcome == "holds"
     assert len(found.iterations) > 2
-    everywhere = {(c.name, o.gpu_type) for c in problem().classes for o in c.options}
-    before: set[tuple[str, str]] = set()
-    for number, one in enumerate(found.iterations, start=1):
-        places = {
-            (share.job_class, problem().classes[problem().class_index[share.job_class]]
-             .options[share.option].gpu_type)
-            for share in one.result.require_solution().shares
-        }  # fmt: skip
-        out = {(t.job_class, t.gpu_type) for t in one.tightening if t.factor >= KEPT_OUT}
-        assert not out & places
-        if number > 2:
-            assert places <= before
-            assert out >= everywhere - before
-        before = places
+    for one in found.iterations:
+        assert one.cost == costs[one.problem.fingerprint]
 
 
 def test_where_buffers_leave_no_plan_those_that_were_measured_are_asked_for() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import xml.etree.ElementTree as ElementTree
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,8 @@ from alloc.plotting.palette import INK, MUTED, OKABE_ITO, line_styles
 from alloc.plotting.trace import trace_of
 from alloc.plotting.utilisation import held_over_time, mean_over_stretches
 from alloc.problems.allocation.instance import Instance
-from alloc.problems.allocation.solution import Run, Schedule
+from alloc.problems.allocation.outages import Outage
+from alloc.problems.allocation.solution import Run, Schedule, TaskPlacement
 from alloc.problems.pipeline.problem import Device, Layer, PipelinePlan, PipelineProblem
 from alloc.problems.pipeline.timetable import timetable
 from alloc.result import Limits, Result
@@ -106,6 +108,17 @@ def test_marks_are_arrivals_and_completions(instance: Instance, schedule: Schedu
     done = artist(ax, "completions").get_xdata().tolist()
     assert done[0] == pytest.approx(30.0)
     assert done[1] == pytest.approx(30.0)
+
+
+def test_a_run_that_failed_ends_with_a_cross(instance: Instance, schedule: Schedule):
+    """job-1 is done at 30 s, so what its host does at 40 s is no failure of its own."""
+    on = (TaskPlacement("host-0", "worker", 1),)
+    placed = Schedule(tuple(replace(run, tasks=on) for run in schedule.runs))
+    down = (Outage("host-0", 10.0, 11.0), Outage("host-0", 40.0, 41.0))
+    ax = plot_gantt(instance.replace(outages=down), placed)
+    crosses = artist(ax, "failures")
+    assert (crosses.get_xdata().tolist(), list(crosses.get_ydata())) == ([10.0], [0])
+    assert not [c for c in plot_gantt(instance, placed).get_children() if c.get_gid() == "failures"]
 
 
 def test_equal_amounts_have_equal_colours(instance: Instance, schedule: Schedule):

@@ -5,10 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import alloc
 from alloc import Configuration, HostType, Instance, Job, TaskGroup, simulate
+from alloc.errors import UnsupportedFeatureError
+from alloc.problems.allocation.instance import Affinity
 from alloc.schedulers import make_scheduler
-from alloc.schedulers.reserving import allotment
+from alloc.schedulers.reserving import allotment, reserved_in_order
 from alloc.simulation import Simulation
+from alloc.simulation.reserved import reserved_starts
 from alloc.topology import flat_cluster
 from alloc.verification.moldable import verify_moldable
 from alloc.workload import Elasticity, rigid_gang
@@ -79,25 +83,36 @@ def test_every_job_runs_once_and_to_its_end(policy: str, slot_s: float | None) -
 
 def test_with_exact_run_times_a_reservation_is_never_missed() -> None:
     """What is promised at one decision is kept at all later ones, or bettered."""
-    from alloc.schedulers.backfilling import Backfilling
-    from alloc.schedulers.reserving import Reservations
-
     for seed in range(4):
         simulation = Simulation(drawn(seed))
         policy = make_scheduler("conservative-backfill")
         promised: dict[str, float] = {}
         while (state := simulation.next_decision()) is not None:
-            choices, ahead = Backfilling(state), Reservations(state)
-            for view in state.waiting:
-                configuration = choices.configuration(view)
-                assert configuration is not None
-                found = ahead.first(view, configuration)
-                assert found is not None
-                reserved, tasks = found
-                assert reserved.start_s <= promised.get(view.id, np.inf) + 1e-9
-                promised[view.id] = reserved.start_s
-                ahead.keep(reserved, view.configurations.index(configuration), tasks)
+            reserved = reserved_in_order(state)[1]
+            assert set(reserved) == {view.id for view in state.waiting}
+            for name, own in reserved.items():
+                assert own.start_s <= promised.get(name, np.inf) + 1e-9
+                promised[name] = own.start_s
             simulation.apply(policy.decide(state))
+
+
+def test_a_blocked_gang_is_told_when_it_starts_and_starts_then() -> None:
+    """What runs ends at 100 s; "wide" was there before "next", whose start waits for it."""
+    running = alloc.Assignment("runs", 0, (alloc.TaskPlacement("host-0", "worker", 3),))
+    waiting = (gang("wide", 0, 4, 50), gang("next", 0, 3, 100))
+    instance = Instance("now", FOUR, (gang("runs", 0, 3, 100), *waiting), running=(running,))
+    reserved = reserved_starts(instance)
+    assert {name: own.start_s for name, own in reserved.items()} == {"wide": 100, "next": 150}
+    assert reserved["wide"].sentence.startswith("a start is reserved at 100 s on host-0, if")
+    run = simulate(instance, make_scheduler("conservative-backfill"))
+    assert {name: run.start_s[name] for name in reserved} == {"wide": 100, "next": 150}
+
+
+def test_no_start_is_reserved_under_rules_that_the_scheduler_does_not_know() -> None:
+    apart = Affinity("apart", "host", ("runs", "wide"))
+    jobs = (gang("runs", 0, 3, 100), gang("wide", 0, 4, 50))
+    with pytest.raises(UnsupportedFeatureError, match="affinities"):
+        reserved_starts(Instance("now", FOUR, jobs, affinities=(apart,)))
 
 
 def test_turn_around_waits_for_the_large_configuration_where_that_ends_earlier() -> None:

@@ -32,7 +32,7 @@ def test_no_profile_is_made_once_time_is_up(allowed: int, monkeypatch: pytest.Mo
     prices = np.zeros((12, len(data.rows.names)))
 
     def listed(stop):
-        return enumerate_profiles(data, prices, 10.0, num_states=20, most=20_000, stop=stop)
+        return enumerate_profiles(data, prices, 11.0, num_states=20, most=20_000, stop=stop)
 
     assert listed(lambda: made >= allowed) is None
     assert made <= allowed

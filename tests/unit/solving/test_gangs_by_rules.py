@@ -6,6 +6,8 @@ import math
 
 import numpy as np
 import pytest
+from placement_brute_force import MOST, feasible, options
+from placement_oracle import random_instance
 
 import alloc
 from alloc.models.placement.data import PlacementData
@@ -18,8 +20,6 @@ from alloc.solving.placement.gang_search import waiting_jobs
 from alloc.solving.placement.gangs import Gangs
 from alloc.solving.placement.greedy import RULES, put_down_by
 from benchmarks.alternatives import gang_placement
-from tests.helpers.placement_brute_force import MOST, feasible, options
-from tests.helpers.placement_oracle import random_instance
 
 GPUS, FRAGMENTS = parse_goal("gpus_placed then fragmentation").levels
 

@@ -284,6 +284,42 @@ def test_the_quarterly_master_starts_from_the_bound_of_the_relaxation():
     assert highs.solve(relaxed, SolverOptions(60.0)).objective == pytest.approx(bound, rel=1e-9)
 
 
+@pytest.mark.parametrize("part", [0.0, 1e-300, 1e-9])
+def test_rows_that_tie_jobs_to_open_pools_leave_out_who_hardly_comes(part):
+    rare = spares().classes[0].name
+    scenarios = tuple(
+        replace(s, arrivals={**s.arrivals, rare: tuple(part * a for a in s.arrivals[rare])})
+        for s in spares().scenarios
+    )
+    state = Relaxation(SizingData(spares().replace(scenarios=scenarios)), Settings(60.0), 1e-7)
+    with state.values:
+        state.keep_optimum(*state.relax(None, 60, 1e-9, 60.0))
+        before = state.bound
+        state.strengthen(1e-6, 60.0)
+    assert before < state.bound < math.inf
+    assert np.isfinite(state.block_data.matrix.data).all()
+    assert np.abs(state.block_data.matrix.data).max() < 1e6
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_rows_that_tie_jobs_to_open_pools_raise_the_bound_and_keep_the_optimum(seed):
+    """They hold in an optimum whatever is rented, put off or waived."""
+    problem = generate_planning("open", num_host_types=3, num_sites=2, num_quarters=2,
+                                num_classes=5, num_scenarios=3, failures=1, seed=seed)  # fmt: skip
+    problem = problem.replace(epsilon=0.4 if seed % 2 else 0.0)
+    best = right_size(problem, method="extensive", limits=Limits(gap=1e-6))
+    state = Relaxation(SizingData(problem), Settings(60.0), 1e-7)
+    with state.values:
+        state.keep_optimum(*state.relax(None, 60, 1e-9, 60.0))
+        before, rows = state.bound, state.block_data.matrix.shape[0]
+        state.strengthen(1e-8, 60.0)
+    assert state.block_data.matrix.shape[0] > rows
+    assert before < state.bound <= best.certificate.objective / state.unit * (1 + 1e-7)
+    found = right_size(problem, method="decomposition", limits=Limits(gap=1e-5))
+    assert found.certificate.bound <= best.certificate.objective * (1 + 1e-7)
+    assert found.certificate.objective == pytest.approx(best.certificate.objective, rel=2e-5)
+
+
 def test_tightened_limits_keep_every_better_plan():
     """What an incumbent says of the size of pools holds for the optimum, and takes one look."""
     problem = spares()

@@ -10,7 +10,8 @@ import pytest
 
 import alloc
 from alloc.models.malleable.data import SlotData, slot_data
-from alloc.models.malleable.profiles import IDLE, Pricing, lagrangian_bound
+from alloc.models.malleable.labels import lagrangian_bound
+from alloc.models.malleable.profiles import IDLE, Pricing
 from alloc.problems.allocation.instance import Instance
 from alloc.result import Limits
 from alloc.solving.malleable.ascent import ascend

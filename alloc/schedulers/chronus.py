@@ -1,0 +1,248 @@
+"""Chronus: jobs with deadlines hold leases of fixed length, best-effort jobs get what is left."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from alloc.model_builder import ModelBuilder, Term
+from alloc.objectives.rounds import Array
+from alloc.schedulers.elasticflow import Plan, Planned, filled, placed, slot_length, take
+from alloc.schedulers.srtf import work_of
+from alloc.schedulers.state import ClusterState, Decision, Knowledge
+from alloc.units import require_positive
+
+_MAX_COLUMNS = 4_000
+"""Columns of a program: HiGHS then ends in half a second nearly always."""
+_SECONDS = 5.0
+"""Time of a program, beside other work too: most end in a tenth of a second."""
+_THRIFT = 0.4
+"""What all GPU time of a program is worth, in units of the least weight: less than a job."""
+
+
+class Chronus:
+    """Accept the jobs that are worth most among those that leases can serve before their deadlines.
+
+    In leases of some slots. At the start of a lease a program takes all accepted jobs and those
+    that ask: each is given one size and as many leases as its work takes, before its deadline, and
+    no lease has more GPUs than there are. It accepts what is worth most, and then holds early
+    leases, on few GPUs, where nothing is lost by it. What it does not accept is refused, or served
+    as best effort if it may not be. Best-effort jobs take what the leases leave in each slot, in
+    order of arrival, each as fast as it can; what is free after that goes to accepted jobs whose
+    leases come later. A lease in which nobody holds anything ends at once. Gangs stand where they
+    stood, or are all placed anew, the largest first.
+
+    Parameters
+    ----------
+    lease_s
+        Length of a lease, seconds, above 0; it is rounded up to whole slots.
+
+    References
+    ----------
+    Gao et al., "Chronus: a novel deadline-aware scheduler for deep learning training jobs", SoCC
+    2021: leases of twenty minutes, jobs with and without deadlines, selection by an integer
+    program. Departures: a job with several sizes may be accepted at any one of them (there: the one
+    that its user asks for); the last lease counts to the part before the deadline; best-effort jobs
+    keep the order of arrival; the rule of placement is that of `elasticflow`. Where a program would
+    be too large, the accepted jobs whose deadlines differ most keep the leases they had, and where
+    it finds less in its time, shares are filled as in `elasticflow`, one lease a slot.
+    """
+
+    name = "chronus"
+    draws = False
+    needs: Knowledge = "estimate"
+    information = "deadline, remaining work and weight"
+    features: tuple[str, ...] = ()
+
+    def __init__(self, *, lease_s: float = 1200.0) -> None:
+        require_positive(lease_s, self.name, "lease_s")
+        self._lease_s = lease_s
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget everything; called before each simulation."""
+        self._accepted: set[str] = set()
+        self._known: set[str] = set()
+        self._plan: Plan = {}
+        """By configuration, in leases from the start of the current one."""
+        self._began_s = -math.inf
+
+    def decide(self, state: ClusterState) -> Decision:
+        """Return the decision at `state.now_s`."""
+        slot_s = slot_length(state, self.name)
+        lease_s = math.ceil(self._lease_s / slot_s - 1e-9) * slot_s
+        total = float(state.topology.num_gpus)
+        jobs = [Planned(view, lease_s, state.now_s) for view in state.jobs]
+        present = {job.view.id for job in jobs}
+        holds = any(t == 0 for name in present & self._plan.keys() for t, _ in self._plan[name])
+        refused: list[str] = []
+        broken = 0
+        if not holds or state.now_s - self._began_s >= lease_s - slot_s / 2:
+            gone = round((state.now_s - self._began_s) / lease_s) if self._plan else 0
+            broken, refused = self._begin_lease(jobs, gone, total)
+            self._began_s = state.now_s
+        chosen = self._chosen([job for job in jobs if job.view.id not in refused], total)
+        notes = {"broken_promises": float(broken)} if broken else {}
+        return Decision(placed(state, chosen.values()), notes=notes, refuse=tuple(refused))
+
+    def _begin_lease(
+        self, jobs: Sequence[Planned], gone: int, total: float
+    ) -> tuple[int, list[str]]:
+        """Plan the leases from now on; return how many promises break, and who is refused."""
+        dated = [job for job in jobs if job.view.deadline_s is not None]
+        accepted = [job for job in dated if job.view.id in self._accepted]
+        asking = [job for job in dated if job.view.id not in self._known]
+        plan: Plan = {}
+        for job in accepted:
+            share = [
+                (t - gone, job.columns.index(c))
+                for t, c in self._plan.get(job.view.id, ())
+                if t >= gone and c in job.columns
+            ]
+            if all(t < len(job.usable) for t, _ in share) and job.is_enough(share):
+                plan[job.view.id] = share
+        for some in _chunks(asking) if asking else [[]]:
+            plan = _planned(accepted, some, plan, total)
+            accepted += [job for job in some if job.view.id in plan]
+        self._known |= {job.view.id for job in asking}
+        self._accepted = set(plan)
+        by_id = {job.view.id: job for job in accepted}
+        self._plan = {
+            name: [(t, by_id[name].columns[k]) for t, k in share] for name, share in plan.items()
+        }
+        out = [job.view for job in asking if job.view.id not in plan]
+        return len(by_id.keys() - plan.keys()), [view.id for view in out if view.refusable]
+
+    def _chosen(self, jobs: Sequence[Planned], total: float) -> dict[str, tuple[Planned, int]]:
+        """Return who runs in the coming slot at which size: leases, best effort, later leases."""
+        chosen: dict[str, tuple[Planned, int]] = {}
+        later: list[tuple[Planned, int]] = []
+        effort: list[Planned] = []
+        free = total
+        for job in jobs:
+            leases = [(t, c) for t, c in self._plan.get(job.view.id, ()) if c in job.columns]
+            if leases:
+                t, c = leases[0]
+                k = job.columns.index(c)
+                if t == 0:
+                    chosen[job.view.id] = (job, k)
+                    free -= float(job.gpus[k])
+                else:
+                    later.append((job, k))
+            elif job.view.deadline_s is None or job.view.id in self._known:
+                effort.append(job)
+        for job in effort:
+            fitting = [k for k in range(len(job.gpus)) if job.gpus[k] <= free + 1e-9]
+            if fitting:
+                k = max(fitting, key=lambda k: (job.rate[k], -k))
+                chosen[job.view.id] = (job, k)
+                free -= float(job.gpus[k])
+        for job, k in sorted(later, key=lambda own: own[0].view.deadline_s or 0.0):
+            if job.gpus[k] <= free + 1e-9:
+                chosen[job.view.id] = (job, k)
+                free -= float(job.gpus[k])
+        return chosen
+
+
+def _size(job: Planned) -> int:
+    """Return the number of columns that a job adds to a program."""
+    return len(job.usable) * len(job.rate)
+
+
+def _chunks(asking: Sequence[Planned]) -> Iterator[list[Planned]]:
+    """Yield jobs that are decided on together, in order of arrival: half a program of them."""
+    chunk: list[Planned] = []
+    for job in asking:
+        if chunk and sum(map(_size, [*chunk, job])) > _MAX_COLUMNS / 2:
+            yield chunk
+            chunk = []
+        chunk.append(job)
+    yield chunk
+
+
+def _planned(
+    accepted: Sequence[Planned], asking: Sequence[Planned], plan: Plan, total: float
+) -> Plan:
+    """Return the leases of the accepted jobs, and of those that ask and are accepted.
+
+    Who had a plan may keep it (`plan`); whom no plan serves is not in the answer.
+    """
+    room = _MAX_COLUMNS - sum(map(_size, asking))
+    middle = float(np.mean([len(job.usable) for job in asking])) if asking else 0.0
+    inside: list[Planned] = []
+    for job in sorted(accepted, key=lambda job: abs(len(job.usable) - middle)):
+        room -= _size(job)
+        if room >= 0 or job.view.id not in plan:
+            inside.append(job)
+    names = {job.view.id for job in inside}
+    kept = [(job, plan[job.view.id]) for job in accepted if job.view.id not in names]
+    leases = max((len(job.usable) for job in (*inside, *asking)), default=0)
+    free = np.full((leases, 1), total)
+    for job, share in kept:
+        take(free, job, share)
+    outside = {job.view.id: share for job, share in kept}
+    # First with every promise kept; where that cannot be, as many as can.
+    answers = []
+    for least in (1.0, 0.0):
+        found = _program(inside, asking, free[:, 0], least)
+        if found is not None:
+            answers.append(outside | found)
+            break
+    beside = kept
+    for some in (inside, asking):
+        more = filled(some, total, beside)
+        beside = [*beside, *((job, more[job.view.id]) for job in some if job.view.id in more)]
+    answers.append({job.view.id: share for job, share in beside})
+    weight = {job.view.id: job.view.weight for job in (*accepted, *asking)}
+    promised = {job.view.id for job in accepted}
+
+    def worth(answer: Plan) -> tuple[int, float]:
+        return len(promised & answer.keys()), math.fsum(weight[name] for name in answer)
+
+    # A program that its time ended may have found less than the shares; of equals it comes first.
+    return max(answers, key=worth)
+
+
+def _program(
+    promised: Sequence[Planned], asking: Sequence[Planned], free: Array, least: float
+) -> Plan | None:
+    """Return the leases of the jobs that are worth most; those promised with at least `least`."""
+    from alloc.backends import SolverOptions, highs
+
+    jobs = [*promised, *asking]
+    if not jobs:
+        return {}
+    weights = np.array([job.view.weight for job in jobs])
+    area = math.fsum(float(job.gpus.max(initial=0.0)) * len(job.usable) for job in jobs)
+    thrift = _THRIFT * float(weights.min()) / max(2.0 * area, 1e-9)
+    builder = ModelBuilder("accept", "work", "size", "capacity")
+    columns, capacity = [], []
+    for j, job in enumerate(jobs):
+        leases, sizes = len(job.usable), len(job.rate)
+        t = np.arange(leases)
+        late = 1.0 + t / max(len(free), 1)
+        a = int(builder.columns(1, 1.0, least if j < len(promised) else 0.0, cost=weights[j])[0])
+        y = builder.columns(sizes, 1.0)
+        x = builder.columns((leases, sizes), 1.0, cost=-thrift * np.outer(late, job.gpus))
+        builder.row("accept", [(y, 1.0), (a, -1.0)], lower=0.0, upper=0.0)
+        done = np.outer(job.usable, job.rate) / work_of(job.view)[1]
+        k = np.arange(sizes)
+        builder.rows("work", sizes, [(k[None], x, done), (k, y, -1.0)], lower=0.0)
+        at = np.arange(leases * sizes).reshape(leases, sizes)
+        sized: list[Term] = [(at, x, 1.0), (at, np.broadcast_to(y, at.shape), -1.0)]
+        builder.rows("size", leases * sizes, sized, upper=0.0)
+        columns.append(x)
+        capacity.append((t[:, None], x, job.gpus))
+    builder.rows("capacity", len(free), capacity, upper=np.maximum(free, 0.0))
+    raw = highs.solve(builder.model("max"), SolverOptions(_SECONDS, gap=1e-4))
+    if raw.values is None:
+        return None
+    plan: Plan = {}
+    for job, x in zip(jobs, columns, strict=True):
+        share = [(int(t), int(k)) for t, k in np.argwhere(raw.values[x] > 0.5)]
+        # The solver's rows have a tolerance, and a promise has none.
+        if share and job.is_enough(share):
+            plan[job.view.id] = share
+    return plan

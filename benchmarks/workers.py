@@ -1,0 +1,165 @@
+"""What a second worker adds to one solve: the same search with one and with two, side by side.
+
+Run it with ``python -m benchmarks.workers``. Each case is solved in turns with one worker and with
+several, with the same limit and seed. Two things are told apart:
+
+- **Work**: CPU seconds of the searches, here and elsewhere, over those with one worker. All of them
+  search from the same code, so at equal CPU they make about equally many steps. On a machine that
+  does other work, too, every process gets less of a core, and two get more together than one: so
+  the table shows beside it what the others did for each CPU second of the search here, which other
+  work hardly moves.
+- **Outcome**: value and gap at the limit, and when the gap was reached that one worker had at its
+  end. Chance moves these from seed to seed; wall time means something on an idle machine only.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import statistics
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import alloc
+from alloc.instances import load
+from alloc.problems.allocation.instance import Instance
+from benchmarks.environment import describe_environment
+from benchmarks.rebalancing_sets import rebalancing_set
+from benchmarks.verdict import Verdict, conclude
+
+ON_REQUEST = True
+"""Two runs of a minute and more for each case and seed."""
+
+TARGET = 1.7
+"""Steps in the same time with two workers over those with one, at least (issue 15)."""
+_ELSEWHERE = re.compile(r"the other workers: (\d+) turns of a search, (\S+) s of CPU")
+_INCUMBENT = re.compile(r"incumbent (\S+), bound (\S+):")
+
+
+@dataclass(frozen=True)
+class Case:
+    """A family, an instance made by a seed, and its goal; None: the default."""
+
+    family: str
+    name: str
+    make: Callable[[int], Instance]
+    objective: str | None = None
+
+
+CASES = (
+    Case(
+        "placement",
+        "rebalancing, 100 hosts",
+        lambda seed: rebalancing_set(100, seed),
+        "balance + 0.05 moves",
+    ),
+    Case("malleable", "elastic-medium/05", lambda _: load("elastic-medium/05")),
+)
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a solve did: wall and CPU seconds, CPU and turns elsewhere, value, gap, and moments.
+
+    `reached` has the gap after each line that told of one, with the wall time, seconds.
+    """
+
+    wall_s: float
+    here_s: float
+    elsewhere_s: float
+    turns: int
+    value: float
+    gap: float
+    reached: tuple[tuple[float, float], ...]
+
+    @property
+    def work_s(self) -> float:
+        """CPU seconds of all searches."""
+        return self.here_s + self.elsewhere_s
+
+    def first_at(self, gap: float) -> float | None:
+        """Return when a gap was reached, seconds, or None."""
+        known = [*self.reached, (self.wall_s, self.gap)]
+        return next((at for at, there in known if there <= gap), None)
+
+
+def solve(case: Case, seed: int, seconds: float, count: int) -> Run:
+    """Solve a case with a number of workers."""
+    reached: list[tuple[float, float]] = []
+    began, cpu = time.perf_counter(), time.process_time()
+
+    def follow(line: str) -> None:
+        found = _INCUMBENT.search(line)
+        if found is not None:
+            value, bound = float(found[1]), float(found[2])
+            gap = abs(value - bound) / max(abs(value), 1e-9)
+            reached.append((time.perf_counter() - began, gap))
+
+    result = alloc.solve(
+        case.make(seed),
+        case.family,
+        objective=case.objective,
+        limits=alloc.Limits(seconds=seconds, seed=seed, workers=count),
+        progress=follow,
+    )
+    wall, here = time.perf_counter() - began, time.process_time() - cpu
+    told = [found for line in result.log if (found := _ELSEWHERE.search(line))]
+    assert result.objective is not None
+    assert result.gap is not None
+    return Run(
+        wall,
+        here,
+        sum(float(found[2]) for found in told),
+        sum(int(found[1]) for found in told),
+        result.objective,
+        result.gap,
+        tuple(reached),
+    )
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Print the table; return 0 if two workers do their share of work."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.workers", description=__doc__)
+    parser.add_argument("--seconds", type=float, default=60.0, help="limit of each solve")
+    parser.add_argument("--seeds", type=int, default=3, help="seeds of each case")
+    parser.add_argument("--workers", type=int, default=2, help="workers beside one")
+    arguments = parser.parse_args(argv)
+    print(describe_environment(), flush=True)
+    print(f"load of the last minute {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
+    head = ("case", "seed", "workers", "wall s", "CPU here", "elsewhere", "turns", "value", "gap")
+    widths = (26, 5, 8, 8, 9, 10, 6, 12, 9)
+    print("".join(f"{word:>{width}}" for word, width in zip(head, widths, strict=True)))
+    verdicts = []
+    for case in CASES:
+        shares, works, sooner = [], [], []
+        for seed in range(arguments.seeds):
+            runs = {}
+            for count in (1, arguments.workers):
+                run = runs[count] = solve(case, seed, arguments.seconds, count)
+                print(
+                    f"{case.name:>26}{seed:5d}{count:8d}{run.wall_s:8.1f}{run.here_s:9.1f}"
+                    f"{run.elsewhere_s:10.1f}{run.turns:6d}{run.value:12.6g}{run.gap:9.3%}",
+                    flush=True,
+                )
+            alone, several = runs[1], runs[arguments.workers]
+            shares.append(several.work_s / several.here_s)
+            works.append(several.work_s / alone.work_s)
+            at = several.first_at(alone.gap)
+            sooner.append("never" if at is None else f"{alone.wall_s / at:.2f} times")
+        share, work = statistics.median(shares), statistics.median(works)
+        print(f"{case.name}: {work:.2f} times the CPU of one worker; its gap {', '.join(sooner)}")
+        verdicts.append(
+            Verdict(
+                f"{case.name}: work for each CPU second of the search here, at least {TARGET:g}",
+                f"{share:.2f}",
+                share >= TARGET,
+            )
+        )
+    return conclude(verdicts)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,155 @@
+"""Solves in parts: answers of the whole, never better than its optimum, never above its bound."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from placement_oracle import MOVES, Oracle, random_instance
+from strategies import instances
+
+import alloc
+from alloc.errors import UnsupportedFeatureError
+from alloc.objectives.goals import parse_level
+from alloc.parallel import workers
+from alloc.problems.allocation.instance import Affinity, Instance, Moves, Tenant
+from alloc.problems.allocation.solution import Assignment, TaskPlacement
+from alloc.solving.parts import cut
+from alloc.topology import Domain, Host, HostType, Topology
+from alloc.units import MILLI
+from alloc.workload import Job, rigid_gang
+
+GOALS = ("gpus_placed", "balance + 0.05 moves", "hosts_used + 0.01 moved_gb", "weight_placed")
+LIMITS = alloc.Limits(seconds=20)
+
+
+def cut_in(instance: Instance) -> bool:
+    """Return whether an instance can be cut."""
+    try:
+        cut(instance, 2, 0)
+    except UnsupportedFeatureError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_placements_in_parts_lie_between_the_optimum_and_the_bound_of_the_whole(seed):
+    rng = np.random.default_rng(seed)
+    instance = random_instance(rng, MOVES)
+    while not cut_in(instance):
+        instance = random_instance(rng, MOVES)
+    for goal in rng.choice(GOALS, 2, replace=False):
+        level = parse_level(str(goal))
+        best = Oracle(instance).best(level)
+        result = alloc.solve(
+            instance, "placement", "partitioned", objective=str(goal), limits=LIMITS
+        )
+        if result.solution is None:
+            continue
+        assert best is not None
+        assert not alloc.verify(instance, result.solution)
+        sign = 1 if level.sense == "min" else -1
+        near = 1e-9 * (1 + abs(best))
+        assert sign * result.objective >= sign * best - near
+        assert sign * result.bound <= sign * best + near
+
+
+@settings(max_examples=20)
+@given(instances(max_jobs=5, shares=False), st.integers(0, 5))
+def test_rounds_in_parts_are_rounds_and_their_bound_is_that_of_the_whole(instance, seed):
+    instance = instance.replace(slot_s=instance.slot_s or 60.0)
+    if not cut_in(instance):
+        return
+    limits = LIMITS.replace(seed=seed)
+    parts = alloc.solve(instance, "round", "partitioned", limits=limits)
+    whole = alloc.solve(instance, "round", limits=limits)
+    assert not alloc.verify(instance, parts.require_solution())
+    near = 1e-9 * (1 + abs(whole.objective))
+    assert parts.objective <= whole.bound + near
+    assert whole.objective <= parts.bound + near
+
+
+def cluster(num_racks: int, hosts_in_rack: int) -> Topology:
+    kind = HostType("node", 4, "a", 64_000, 1 << 20)
+    racks = tuple(Domain(f"r{r}", "rack") for r in range(num_racks))
+    hosts = tuple(
+        Host(f"h{r}-{h}", "node", f"r{r}") for r in range(num_racks) for h in range(hosts_in_rack)
+    )
+    return Topology("racks", (kind,), hosts, ("rack",), racks)
+
+
+@settings(max_examples=30)
+@given(st.data())
+def test_what_belongs_together_is_in_one_part_and_shares_add_up_to_the_whole(data):
+    topology = cluster(data.draw(st.integers(3, 6)), data.draw(st.integers(1, 3)))
+    sizes = data.draw(st.lists(st.integers(1, 4), min_size=6, max_size=12))
+    owner = st.sampled_from((None, "x", "y"))
+    jobs = tuple(
+        Job(f"j{j}", 0.0, 100.0, (rigid_gang(size),), tenant=data.draw(owner), elasticity="rigid")
+        for j, size in enumerate(sizes)
+    )
+    hosts = data.draw(st.permutations([host.id for host in topology.hosts]))
+    running = tuple(
+        Assignment(
+            job.id, 0, (TaskPlacement(host, "worker", job.configurations[0].tasks[0].count),)
+        )
+        for job, size, host in zip(jobs[:3], sizes[:3], hosts[:3], strict=True)
+    )
+    quota = topology.num_gpus * MILLI
+    instance = Instance(
+        "racks",
+        topology,
+        jobs,
+        tenants=(Tenant("x", quota // 2 + 1, "c", 1500), Tenant("y", quota // 3, "c", 500)),
+        running=running,
+        affinities=(Affinity("apart", "host", (jobs[-1].id, jobs[-2].id)),),
+        moves=Moves(budget=data.draw(st.integers(0, 7))),
+    )
+    try:
+        pieces = cut(instance, data.draw(st.integers(2, 3)), data.draw(st.integers(0, 3)))
+    except UnsupportedFeatureError:
+        return  # the jobs that are joined tie all racks together
+    parts = [pieces.instance(instance, p) for p in range(pieces.num_parts)]
+    made = [part for part in parts if part is not None]
+    assert sorted(job.id for part in made for job in part.jobs) == sorted(
+        jobs[j].id for j in np.flatnonzero(pieces.part_of_job >= 0)
+    )
+    assert sum(len(part.running) for part in made) == len(running)
+    assert sum(part.moves.budget for part in made) <= instance.moves.budget
+    for t, tenant in enumerate(instance.tenants):
+        assert sum(part.tenants[t].gpu_quota_milli for part in made) <= tenant.gpu_quota_milli
+        assert sum(part.tenants[t].borrowing_milli for part in made) <= tenant.borrowing_milli
+    racks = topology.domain_of_host["rack"]
+    for rack in np.unique(racks):
+        assert len(np.unique(pieces.part_of_host[racks == rack])) == 1
+    assert len({pieces.part_of_job[-1], pieces.part_of_job[-2]}) == 1
+
+
+def test_what_cannot_be_cut_is_refused_in_a_sentence():
+    job = Job("j", 0.0, 100.0, (rigid_gang(1),), elasticity="rigid")
+    single = Instance("one", cluster(1, 1), (job,), slot_s=60.0)
+    with pytest.raises(UnsupportedFeatureError, match="cannot be cut in two"):
+        alloc.solve(single, "placement", "partitioned")
+    licensed = Instance("two", cluster(2, 1).replace(resources={"licence": 3}), (job,))
+    with pytest.raises(UnsupportedFeatureError, match='cannot share "licence"'):
+        alloc.solve(licensed, "placement", "partitioned")
+    several = Instance("three", cluster(2, 1), (job,))
+    with pytest.raises(UnsupportedFeatureError, match="parts cannot hold an earlier level"):
+        alloc.solve(
+            several, "placement", "partitioned", objective="gpus_placed then gpu_hosts_used"
+        )
+
+
+def test_parts_are_solved_by_two_workers_as_by_one():
+    jobs = tuple(
+        Job(f"j{j}", 0.0, 100.0, (rigid_gang(1 + j % 4),), elasticity="rigid") for j in range(30)
+    )
+    instance = Instance("racks", cluster(6, 2), jobs)
+    with workers("threading", 2):
+        together = alloc.solve(
+            instance, "placement", "partitioned", limits=LIMITS.replace(workers=2)
+        )
+    alone = alloc.solve(instance, "placement", "partitioned", limits=LIMITS)
+    assert together.solution == alone.solution
+    assert alone.objective >= 0.9 * instance.topology.num_gpus
