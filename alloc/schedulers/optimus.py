@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
 
 from alloc.schedulers.ladder import SERVER, WORKER, TaskLadder
 from alloc.schedulers.policy import Policy
@@ -16,7 +16,8 @@ from alloc.schedulers.state import JobView, Knowledge
 from alloc.workload import Configuration
 
 
-class _Step(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class _Step:
     """More tasks of a role, or one level more, and the rate that a job has then."""
 
     role: str | None

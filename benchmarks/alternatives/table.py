@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from benchmarks.alternatives import event_loop, gang_placement, mig_patterns, round_milp
 from benchmarks.alternatives.ratios import Row, cpu_s, in_turns, print_rows
 from benchmarks.environment import describe_environment
-from benchmarks.simulator_stream import run, stream
 
 REPEATS = 3
 ROUNDS = (100, 200, 400)
@@ -57,7 +56,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     round_milp.by_alloc(round_milp.made(20, seed))  # these load the solvers
     mig_patterns.by_alloc(mig_patterns.made(200, seed, own=False))
     gang_placement.first_placement_s(gang_placement.made(20, seed))
-    run(stream(100, event_loop.HOSTS, seed))
+    event_loop.compare(100, seeds, hosts=False)
     print_rows("Rounds, beside a MILP of scipy", [rounds(n, seeds) for n in ROUNDS])
     for own, weights in ((False, "weights 1 to 5"), (True, "own weights")):
         print_rows(

@@ -18,6 +18,10 @@ from alloc.workload import TaskGroup
 Counts = npt.NDArray[np.int64]
 
 
+_Allowed = tuple[str | None, tuple[int, ...], int]
+"""GPU type, demand and GPU memory of a task."""
+
+
 @dataclass(frozen=True)
 class Group:
     """A task group of one configuration of one job.
@@ -104,31 +108,36 @@ class PlacementData:
         """Row of each group by job, configuration and role."""
         return {(g.job, g.configuration, g.tasks.role): k for k, g in enumerate(self.groups)}
 
-    def allowed_key(self, k: int) -> tuple[str | None, tuple[int, ...], int]:
+    def allowed_key(self, k: int) -> _Allowed:
         """Return what decides which hosts admit a group: equal keys, equal rows of `allowed`."""
         group = self.groups[k]
         configuration = self.instance.jobs[group.job].configurations[group.configuration]
         return (configuration.gpu_type, group.tasks.demand, group.tasks.gpu_memory_mib)
 
     @cached_property
+    def _allowed_rows(self) -> dict[_Allowed, npt.NDArray[np.bool_]]:
+        return {}
+
+    def allowed_on(self, k: int) -> npt.NDArray[np.bool_]:
+        """Return the row of `allowed` of one group, without the others, shape (hosts,)."""
+        rows, key = self._allowed_rows, self.allowed_key(k)
+        if key not in rows:
+            topology, tasks = self.instance.topology, self.groups[k].tasks
+            types = np.array([str(t) for t in topology.gpu_types])
+            large_enough = np.all(topology.capacity >= np.array(key[1]), axis=1)
+            of_type = np.full(len(types), True) if key[0] is None else types == key[0]
+            by_type = {t: type_admits(t, tasks) for t in set(topology.gpu_types)}
+            roomy = np.array([by_type[t] for t in topology.gpu_types])
+            rows[key] = large_enough & of_type & roomy
+        return rows[key]
+
+    @cached_property
     def allowed(self) -> npt.NDArray[np.bool_]:
         """Whether size, GPU type and GPU memory admit a task on a host, shape (groups, hosts)."""
-        topology = self.instance.topology
-        types = np.array([str(t) for t in topology.gpu_types])
-        row_of: dict[tuple[str | None, tuple[int, ...], int], int] = {}
-        rows: list[npt.NDArray[np.bool_]] = []
-        which = np.zeros(len(self.groups), dtype=np.int64)
-        for k, group in enumerate(self.groups):
-            key = self.allowed_key(k)
-            if key not in row_of:
-                row_of[key] = len(rows)
-                large_enough = np.all(topology.capacity >= np.array(key[1]), axis=1)
-                of_type = np.full(len(types), True) if key[0] is None else types == key[0]
-                by_type = {t: type_admits(t, group.tasks) for t in set(topology.gpu_types)}
-                roomy = np.array([by_type[t] for t in topology.gpu_types])
-                rows.append(large_enough & of_type & roomy)
-            which[k] = row_of[key]
-        return np.array(rows, dtype=bool).reshape(-1, topology.num_hosts)[which]
+        fits = np.ones((len(self.groups), self.instance.topology.num_hosts), dtype=bool)
+        for k in range(len(self.groups)):
+            fits[k] = self.allowed_on(k)
+        return fits
 
     @cached_property
     def running(self) -> dict[int, Assignment]:

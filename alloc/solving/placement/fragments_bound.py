@@ -56,7 +56,7 @@ from alloc.solving.placement.terms import Counts
 from alloc.units import MILLI
 from alloc.workload import Job
 
-_MOST_PATTERNS = 200_000
+_MAX_PATTERNS = 200_000
 """Patterns over all bays up to which they are listed: some seconds of the linear program."""
 
 _PLAN_GAP, _PLAN_NODES = 1e-3, 100
@@ -290,7 +290,7 @@ def _program(gangs: Gangs, held: Sequence[Held]) -> _Program | None:
     kinds, least = _kinds(gangs, held, left[:, 0] // MILLI)
     sizes = sorted({size for ways, _ in kinds for way in ways for size, _ in way.tasks})
     rooms, lost_of, members = _bays(problem, left)
-    if sum(_num_patterns(sizes, room) for room in rooms) > _MOST_PATTERNS:
+    if sum(_num_patterns(sizes, room) for room in rooms) > _MAX_PATTERNS:
         return None
     lost: list[float] = []
     counts: list[tuple[int, ...]] = []

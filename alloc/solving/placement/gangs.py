@@ -218,7 +218,7 @@ class Gangs:
         for k in sorted(rows, key=lambda k: tuple(self.problem.data.demand[k]), reverse=True):
             group = self.problem.data.groups[k].tasks
             ruled = group in way.ruled_groups
-            room = self._room(k, free, mask & self.problem.data.allowed[k])
+            room = self._room(k, free, mask & self.problem.data.allowed_on(k))
             slices = its.placement.slices if ruled else ()
             dealer = _Dealer(self.topology.domain_of_host, spread if ruled else {}, rng)
             where, number = _entries(self.problem.data.initial, k)

@@ -15,10 +15,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Generic, Literal, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from alloc.formulation import Array
 from alloc.objectives.fragmentation import Shape, fragments, mix_of
@@ -107,11 +106,14 @@ def rules_for(problem: Problem) -> Iterator[Rule]:
     yield from (rule for rule in RULES if few or rule[0] != "fgd")
 
 
+T = TypeVar("T", Counts, Array)
+
+
 @dataclass
-class _Numbers:
+class _Numbers(Generic[T]):
     """A number for each host, and up to which change of hosts it is right."""
 
-    values: NDArray[Any]
+    values: T
     seen: int
 
 
@@ -123,9 +125,9 @@ class _Greedy:
         self.topology = gangs.topology
         self.free = self.topology.capacity - gangs.used
         self._changed: list[int] = []
-        self._rooms: dict[tuple[object, ...], _Numbers] = {}
-        self._losses: dict[bytes, _Numbers] = {}
-        self._in_domain: dict[str, list[Counts]] = {}
+        self._rooms: dict[tuple[object, ...], _Numbers[Counts]] = {}
+        self._losses: dict[bytes, _Numbers[Array]] = {}
+        self._in_domain: dict[tuple[str, ...], tuple[Counts, list[Counts]]] = {}
         self._planned = None if plan is None else plan.tasks.copy()
         self._column = {} if plan is None else {size: s for s, size in enumerate(plan.sizes)}
         self._loss = _Loss(gangs.problem) if self.rule == "fgd" else None
@@ -188,21 +190,27 @@ class _Greedy:
             if int(room.sum()) >= count:
                 yield None
             return
-        table = self.topology.domain_of_host
-        innermost = max(levels, key=(*self.topology.levels, HOST).index)
-        inside = np.logical_and.reduce([table[level] >= 0 for level in levels])
-        domain = np.where(inside, table[innermost], -1) + 1
+        domain, hosts_of = self._domains_of(levels)
         fitting = np.flatnonzero(np.bincount(domain, room)[1:] >= count)
         if self.domains == "fullest" and len(fitting) > 1:
             left = self.free[:, : len(RESOURCES)].sum(axis=1)
             fitting = fitting[np.argsort(np.bincount(domain, left)[1:][fitting], kind="stable")]
-        if innermost not in self._in_domain:
-            order = np.argsort(domain, kind="stable")
+        yield from (hosts_of[d] for d in fitting.tolist())
+
+    def _domains_of(self, levels: tuple[str, ...]) -> tuple[Counts, list[Counts]]:
+        """Return each host's domain of the innermost level, from 1, and each domain's hosts.
+
+        Hosts outside a domain of any of the levels have 0.
+        """
+        if levels not in self._in_domain:
+            table = self.topology.domain_of_host
+            innermost = max(levels, key=(*self.topology.levels, HOST).index)
+            inside = np.logical_and.reduce([table[level] >= 0 for level in levels])
+            domain = np.where(inside, table[innermost], -1) + 1
             cuts = np.cumsum(np.bincount(domain))
-            self._in_domain[innermost] = np.split(order, cuts[:-1])[1:]
-        for d in fitting.tolist():
-            hosts = self._in_domain[innermost][d]
-            yield hosts if inside.all() else hosts[inside[hosts]]
+            hosts_of = np.split(np.argsort(domain, kind="stable"), cuts[:-1])[1:]
+            self._in_domain[levels] = (domain, hosts_of)
+        return self._in_domain[levels]
 
     def _hosts(self, k: int, hosts: Counts | None) -> tuple[Counts, Counts] | None:
         """Return the hosts that a group's tasks go to, of those given, and how many to each."""
@@ -246,7 +254,7 @@ class _Greedy:
             room = (self.free[stale][:, needed] // demand[needed]).min(axis=1)
         if self._planned is not None and (column := self._size_of(k)) is not None:
             room = np.minimum(room, self._planned[stale, column])
-        known.values[stale] = np.where(self.data.allowed[k][stale], np.clip(room, 0, most), 0)
+        known.values[stale] = np.where(self.data.allowed_on(k)[stale], np.clip(room, 0, most), 0)
         known.seen = len(self._changed)
         return known.values
 

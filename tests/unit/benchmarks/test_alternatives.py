@@ -3,6 +3,7 @@
 import pytest
 
 from alloc.instances import load
+from benchmarks import rule_decisions
 from benchmarks.alternatives import (
     event_loop,
     gang_placement,
@@ -40,7 +41,13 @@ def test_growth_is_read_off_three_sizes():
 def test_the_first_placement_is_timed_and_kept():
     instance = gang_placement.made(16, 1)
     assert gang_placement.first_placement_s(instance) > 0
-    assert all(verdict.holds for verdict in gang_placement.compare(16, 20.0, 1))
+    assert all(verdict.holds for verdict in gang_placement.compare(16, 5.0, 1))
+
+
+def test_every_decision_of_a_rule_is_timed():
+    spent = rule_decisions.measure(rule_decisions.made(20), "srtf")
+    assert len(spent) > 1
+    assert min(spent) >= 0
 
 
 @pytest.mark.parametrize("number", ["01", "04"])
