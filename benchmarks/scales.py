@@ -213,7 +213,7 @@ def with_idle_host(instance: Instance) -> Instance:
     return instance.replace(topology=topology)
 
 
-OVER_TIME = ("malleable", "moldable", "admission")
+OVER_TIME = ("malleable", "moldable", "admission", "stages")
 """Formulations in which time makes the size."""
 WEIGHTED = {
     "progress",

@@ -311,10 +311,13 @@ def _outcome(
         outcome: Outcome[Any] = method(problem, wanted, settings, warm_start, report)
         return outcome
     if backend == AUTO:
-        raise UnsupportedFeatureError(
-            f'family "{chosen.name}" has no method of its own; name a backend: '
-            f"{', '.join(BACKENDS)}."
-        )
+        # Without a method of its own a family is solved by the first backend that takes its models.
+        backends = (name for name in BACKENDS if named_backend(name).MODEL_KIND in chosen.models)
+        if (backend := next(backends, AUTO)) == AUTO:
+            raise UnsupportedFeatureError(
+                f'family "{chosen.name}" has no model and no method "auto"; name one of its '
+                f"methods: {', '.join(chosen.methods)}."
+            )
     return _solve_model(problem, chosen, backend, wanted, settings, warm_start, report)
 
 

@@ -13,6 +13,10 @@ from benchmarks import scales
 
 PLANNED = [name for name, _ in scales.families(0, ()) if name.split()[-1] not in NOT_LINEAR]
 
+WITHOUT_HIGHS = {"ranks", "stages", "saturn-spase"}
+"""Ranks are mapped without an integer program where their numbers are small; CP-SAT orders stages;
+Pyomo hands Saturn's program on by itself."""
+
 
 @pytest.mark.parametrize("name", PLANNED)
 def test_every_integer_program_has_finite_bounds(
@@ -32,8 +36,7 @@ def test_every_integer_program_has_finite_bounds(
     for seed in range(2):
         cases = dict(scales.families(seed, ()))[name]
         next(iter(cases)).solve()
-    # Ranks are mapped without an integer program where their numbers are small.
-    assert handed or name == "ranks"
+    assert handed or name.split()[0] in WITHOUT_HIGHS
     assert not any(handed)
 
 

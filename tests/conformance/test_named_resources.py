@@ -23,7 +23,7 @@ from alloc.solving import solve
 from alloc.solving.sharing.offline_packing import pack_offline
 from alloc.topology import Domain, Host, HostType, Topology
 from alloc.verification import verify
-from alloc.workload import Configuration, Job, TaskGroup
+from alloc.workload import Configuration, Job, Stage, TaskGroup
 from benchmarks.tiny.families import FAMILIES as TINY
 
 ALL = ("round", "malleable", "moldable", "admission", "placement", "sharing")
@@ -76,7 +76,9 @@ def test_a_resource_that_nobody_asks_for_changes_no_entry_of_the_model(
     own = {**instance.topology.resources, "spare_seats": 2}
     more = instance.replace(topology=instance.topology.replace(host_types=kinds, resources=own))
     assert more.fingerprint != instance.fingerprint
-    if "arrays" in FAMILIES[family].models:
+    # Moldable gangs in continuous time have no arrays.
+    in_time = family == "moldable" and instance.slot_s is None
+    if "arrays" in FAMILIES[family].models and not in_time:
         before: Any = FAMILIES[family].build("arrays", instance, objective).model
         after: Any = FAMILIES[family].build("arrays", more, objective).model
         assert (before.matrix != after.matrix).nnz == 0
@@ -204,7 +206,37 @@ def stated_in(hint: Any, seen: set[Any]) -> set[Any]:
 def test_every_family_that_can_be_asked_for_a_name_is_held_to_it(name: str) -> None:
     """The problems of the others have no tasks, so nobody can ask them for a licence in vain."""
     asks = TaskGroup in stated_in(load(FAMILIES[name].problem), set())
-    assert asks == (name in ALL)
+    assert asks == (name in {*ALL, "stages", "saturn-spase"})
+
+
+@pytest.mark.parametrize("own", ["hosts", "cluster"])
+@pytest.mark.parametrize("seats", [1, 2])
+def test_stages_wait_for_a_seat(own: str, seats: int) -> None:
+    instance = seated(own, seats, stages=True)
+    result = solve(instance, "stages", objective="makespan")
+    assert result.status == "optimal"
+    assert result.objective == pytest.approx(20.0 / seats)
+    assert verify(instance, result.require_solution()) == []
+
+
+@pytest.mark.parametrize("own", ["hosts", "cluster"])
+def test_the_program_of_saturn_knows_gpus_alone(own: str) -> None:
+    with pytest.raises(UnsupportedFeatureError, match="takes more than GPUs of one host"):
+        solve(seated(own, 1, stages=False), "saturn-spase")
+
+
+def seated(own: str, seats: int, *, stages: bool) -> Instance:
+    """Return two jobs of 10 s and a seat each, with GPUs for both."""
+    kind = HostType("k", 4, "a", resources={"seat": seats} if own == "hosts" else {})
+    topology = Topology(
+        "t", (kind,), (Host("h", "k"),), resources={"seat": seats} if own == "cluster" else {}
+    )
+    ways = (Configuration((TaskGroup("w", 1, 1000, resources={"seat": 1}),), 1.0, within="host"),)
+    work: dict[str, Any] = {"work": 10.0, "configurations": ways}
+    if stages:
+        work = {"stages": (Stage("x", 10.0, ways),)}
+    jobs = (Job(n, 0.0, **work, elasticity="rigid", preemptible=False) for n in "ab")
+    return Instance("seats", topology, tuple(jobs))
 
 
 @pytest.mark.parametrize("own", ["hosts", "cluster"])

@@ -42,7 +42,13 @@ class Outage:
                 )
 
     def meets(self, start_s: float, end_s: float) -> bool:
-        """Return whether the host is down at any time from `start_s` to `end_s`, excluded."""
+        """Return whether the host is down at any time of a stretch.
+
+        Parameters
+        ----------
+        start_s, end_s
+            The stretch, its end excluded, seconds.
+        """
         return self.start_s < end_s and (self.end_s is None or self.end_s > start_s)
 
 
