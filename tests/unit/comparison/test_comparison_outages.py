@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from alloc.comparison import compare
@@ -68,6 +70,17 @@ def test_no_row_beats_the_bound_and_the_best_row_is_the_best_known(slot_s: float
     assert bound.source is not None
     assert "without its outages" in to_markdown(gap_tables(found)[0])
     assert any(row.metrics.get("failures") for row in found.rows)
+
+
+def test_a_stored_bound_still_says_whose_schedule_it_is(tmp_path: Path) -> None:
+    job = Job("a", 0.0, 60.0, WHOLE, elasticity="rigid")
+    failing = Instance("w", flat_cluster("c", BOX, 1), (job,), outages=(Outage("host-0", 7.0, 9),))
+    sentences = set()
+    for _ in range(2):
+        found = compare([failing], ["fifo"], time_limit_s=1.0, store=tmp_path / "s.sqlite")
+        assert found.bound("w").source == SIMULATED
+        sentences.add(certificate_sentence(found.bound("w")))
+    assert len(sentences) == 1
 
 
 def test_where_every_schedule_is_left_unfinished_the_bound_has_none() -> None:
