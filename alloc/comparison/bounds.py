@@ -321,6 +321,7 @@ def pack_bound(key: str, bound: Bound) -> Item:
         "fingerprint": bound.fingerprint,
         "metrics": dict(bound.metrics),
         "error": bound.error,
+        "source": bound.source,
     }
     blob = None if bound.result is None else zlib.compress(bound.result.to_json().encode(), 6)
     ok = bound.result is not None and not bound.interrupted
@@ -346,6 +347,7 @@ def unpack_bound(item: Item) -> Bound:
             result,
             dict(record["metrics"]),
             record["error"],
+            record.get("source"),  # stores of before have none
         )
     except (zlib.error, ValueError, KeyError, TypeError) as error:
         raise StoreError(

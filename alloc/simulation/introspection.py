@@ -99,6 +99,15 @@ class Saturn:
         state
             What the policy sees.
         """
+        up = state.topology.host_index
+        if any(
+            task.host not in up
+            for view in state.jobs
+            if view.id in self._plan
+            for task in self._plan[view.id].tasks
+        ):
+            # A host of the plan is down, maybe for good: the plan is none any more.
+            self._plan, self._next_s = {}, state.now_s
         known = any(view.id in self._plan for view in state.jobs)
         idle = not known and not state.running
         notes = {}

@@ -68,7 +68,10 @@ class SlotClock:
             if math.isinf(engine.hosts.next_change_s):
                 self.stop()
                 return False
-            self._slot += 1
+            # Nothing can be done before: slot by slot a long outage would take long too.
+            wait_s = min(engine.hosts.next_change_s, engine.max_time_s)
+            self._slot = max(self._slot + 1, int(_slot_of(wait_s, self._slot_s)))
+            engine.end_s = self._slot * self._slot_s
 
     def _waits_for_ever(self) -> bool:
         """Return whether nothing was done for too long, and nothing is to come."""

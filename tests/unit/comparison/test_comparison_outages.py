@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from alloc.comparison import compare
@@ -9,7 +11,7 @@ from alloc.comparison.bounds import SIMULATED
 from alloc.comparison.settings import OPTIMUM
 from alloc.comparison.tables import certificate_sentence, gap_tables, to_markdown
 from alloc.errors import UnsupportedFeatureError
-from alloc.families import FAMILIES, instance_families
+from alloc.families import instance_families, require_family
 from alloc.instances import generate_elastic, generate_gangs
 from alloc.instances.outages import with_checkpoints, with_failures
 from alloc.problems.allocation.instance import Instance
@@ -70,6 +72,17 @@ def test_no_row_beats_the_bound_and_the_best_row_is_the_best_known(slot_s: float
     assert any(row.metrics.get("failures") for row in found.rows)
 
 
+def test_a_stored_bound_still_says_whose_schedule_it_is(tmp_path: Path) -> None:
+    job = Job("a", 0.0, 60.0, WHOLE, elasticity="rigid")
+    failing = Instance("w", flat_cluster("c", BOX, 1), (job,), outages=(Outage("host-0", 7.0, 9),))
+    sentences = set()
+    for _ in range(2):
+        found = compare([failing], ["fifo"], time_limit_s=1.0, store=tmp_path / "s.sqlite")
+        assert found.bound("w").source == SIMULATED
+        sentences.add(certificate_sentence(found.bound("w")))
+    assert len(sentences) == 1
+
+
 def test_where_every_schedule_is_left_unfinished_the_bound_has_none() -> None:
     """The bound is there, and the optimum's row says that no schedule is."""
     job = Job("a", 0.0, 100.0, WHOLE, elasticity="rigid")
@@ -88,6 +101,7 @@ def test_no_family_answers_an_instance_with_outages(name: str) -> None:
     failing = gangs.replace(outages=(Outage(gangs.topology.hosts[0].id, 0.0),))
     with pytest.raises(UnsupportedFeatureError, match="does not model outages, which host"):
         solve(failing, name)
-    if "pyomo" in FAMILIES[name].models:
-        with pytest.raises(UnsupportedFeatureError, match="does not model outages, which host"):
-            model(failing, name)
+    has_model = "pyomo" in require_family(name).models
+    why = "does not model outages, which host" if has_model else "has no pyomo model"
+    with pytest.raises(UnsupportedFeatureError, match=why):
+        model(failing, name)

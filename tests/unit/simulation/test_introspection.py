@@ -9,6 +9,7 @@ import pytest
 import alloc
 from alloc import Configuration, HostType, Instance, Job, TaskGroup
 from alloc.errors import InstanceError, SolverError
+from alloc.problems.allocation.outages import Outage
 from alloc.problems.allocation.solution import Solution, TaskPlacement
 from alloc.result import Limits, Result
 from alloc.simulation import simulate
@@ -120,6 +121,22 @@ def test_without_a_plan_a_rule_decides() -> None:
     rule = simulate(instance, "turn-around")
     assert run.notes["fallbacks"] >= 1
     assert run.schedule == rule.schedule
+
+
+@pytest.mark.parametrize("slot_s", [None, 20.0])
+@pytest.mark.parametrize("end_s", [5000.0, None])
+def test_a_plan_on_a_host_that_is_down_is_none_any_more(
+    slot_s: float | None, end_s: float | None
+) -> None:
+    """Its jobs are planned on the hosts that are up; they do not wait for one that is gone."""
+    outages = (Outage("host-0", 50.0, end_s),)
+    instance = Instance("fails", HOSTS, BATCH, slot_s=slot_s, outages=outages)
+    run = simulate(instance, Saturn(interval_s=1e4, time_limit_s=0.1))
+    assert run.verified
+    assert run.unfinished == ()
+    assert run.failures >= 1
+    assert run.end_s < 5000.0
+    assert run.notes["solves"] >= 2
 
 
 def test_quotas_hold_where_jobs_run_longer_than_planned() -> None:

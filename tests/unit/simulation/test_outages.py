@@ -292,3 +292,14 @@ def test_a_later_repair_never_helps_a_lone_job() -> None:
             for end_s in (50.5, 60.0, 99.0, 1000.0)
         ]
         assert ends == sorted(ends)
+
+
+@pytest.mark.parametrize("slot_s", [1.0, None])
+def test_while_no_host_is_up_time_passes_at_once(slot_s: float | None) -> None:
+    """An outage of years is one step, in slots too, and the time that was asked for is reached."""
+    years_s = 3e9
+    jobs = (job("a", 5.0), job("b", 5.0, arrival_s=30.0))
+    down = world(*jobs, slot_s=slot_s, outages=(Outage("host-0", 0.0, years_s),))
+    assert dict(simulate(down, "fifo").completion_s) == {"a": years_s + 5, "b": years_s + 10}
+    stopped = simulate(down, "fifo", max_time_s=1000.0)
+    assert (stopped.end_s, set(stopped.unfinished)) == (1000.0, {"a", "b"})
