@@ -114,8 +114,12 @@ def round_in_parts(
         If it cannot be cut.
     """
     found, parts, limit = _in_parts(solve_round, instance, objective, settings, report)
-    data = round_data(instance, objective)
-    bound = price_bound(data, dual_prices(data))
+    bound = math.inf
+    try:
+        data = round_data(instance, objective)
+        bound = price_bound(data, dual_prices(data))
+    except KeyboardInterrupt:  # the parts that were solved are kept
+        limit = "interrupt"
     return _outcome(found, bound, "recomputed", parts, limit, settings)
 
 

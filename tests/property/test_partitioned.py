@@ -153,3 +153,16 @@ def test_parts_are_solved_by_two_workers_as_by_one():
     alone = alloc.solve(instance, "placement", "partitioned", limits=LIMITS)
     assert together.solution == alone.solution
     assert alone.objective >= 0.9 * instance.topology.num_gpus
+
+
+def test_ctrl_c_while_a_round_is_bounded_keeps_what_the_parts_found(monkeypatch):
+    def interrupted(data):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("alloc.solving.partitioned.dual_prices", interrupted)
+    jobs = tuple(Job(f"j{j}", 0.0, 100.0, (rigid_gang(1),), elasticity="rigid") for j in range(4))
+    instance = Instance("racks", cluster(4, 2), jobs, slot_s=60.0)
+    result = alloc.solve(instance, "round", "partitioned", limits=LIMITS)
+    assert result.solution is not None
+    assert result.solution.assignments
+    assert result.status != "optimal"
