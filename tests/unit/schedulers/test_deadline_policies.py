@@ -13,12 +13,12 @@ from alloc.errors import InstanceError
 from alloc.problems.allocation.instance import Instance, Tenant
 from alloc.problems.allocation.job_view import JobView
 from alloc.schedulers import make_scheduler
-from alloc.schedulers.elasticflow import ElasticFlow, Planned, filled
+from alloc.schedulers.elasticflow import ElasticFlow, Plan, Planned, filled
 from alloc.schedulers.primal_dual import cheapest_share, prices
 from alloc.simulation import SimulationResult, simulate
 from alloc.topology import HostType, flat_cluster
 from alloc.verification import verify
-from alloc.workload import Configuration, Job, TaskGroup
+from alloc.workload import Configuration, Elasticity, Job, TaskGroup
 
 HOUR = 3600.0
 
@@ -143,7 +143,7 @@ def test_primal_dual_takes_the_cheapest_slots() -> None:
     assert done.schedule.unplaced["third"].startswith("refused by primal-dual")
 
 
-def planned(rng: Random, elasticity: str) -> tuple[Planned, np.ndarray]:
+def planned(rng: Random, elasticity: Elasticity) -> tuple[Planned, np.ndarray]:
     """Return a job of up to three sizes and four slots, and what each slot costs at each size."""
     number, slots = rng.randint(1, 3), rng.randint(1, 4)
     ways = tuple(
@@ -165,7 +165,7 @@ def cost_of(share: list[tuple[int, int]], cost: np.ndarray) -> float:
 
 
 @pytest.mark.parametrize("elasticity", ["malleable", "moldable"])
-def test_cheap_shares_against_every_choice(elasticity: str) -> None:
+def test_cheap_shares_against_every_choice(elasticity: Elasticity) -> None:
     """A share is found where there is one, and costs at most the optimum and one slot more."""
     found = 0
     for seed in range(400):
@@ -232,7 +232,8 @@ def test_elasticflow_fills_what_comes_after_as_it_would_fill_all() -> None:
     let_in = 0
     for seed in range(60):
         rng = Random(seed)
-        policy, admitted, plan = ElasticFlow(), list[Planned](), {}
+        policy, admitted = ElasticFlow(), list[Planned]()
+        plan: Plan = {}
         for position in range(8):
             work = float(rng.randint(1, 12))
             view = JobView(
@@ -259,7 +260,7 @@ def test_elasticflow_fills_what_comes_after_as_it_would_fill_all() -> None:
 
 @pytest.mark.parametrize("name", ["elasticflow", "exact-admission", "chronus", "primal-dual"])
 @pytest.mark.parametrize("elasticity", ["malleable", "moldable"])
-def test_sizes_that_can_not_run_change_nothing(name: str, elasticity: str) -> None:
+def test_sizes_that_can_not_run_change_nothing(name: str, elasticity: Elasticity) -> None:
     """Neither those that no host holds nor those beyond the quota are promised or waited for."""
     fields = {"tenant": "red", "elasticity": elasticity}
     jobs = [
