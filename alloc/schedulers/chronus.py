@@ -9,7 +9,16 @@ import numpy as np
 
 from alloc.model_builder import ModelBuilder, Term
 from alloc.objectives.rounds import Array
-from alloc.schedulers.elasticflow import Plan, Planned, filled, placed, slot_length, take
+from alloc.schedulers.elasticflow import (
+    Able,
+    Plan,
+    Planned,
+    filled,
+    placed,
+    planned,
+    slot_length,
+    take,
+)
 from alloc.schedulers.srtf import work_of
 from alloc.schedulers.state import ClusterState, Decision, Knowledge
 from alloc.units import require_positive
@@ -65,6 +74,7 @@ class Chronus:
         """Forget everything; called before each simulation."""
         self._accepted: set[str] = set()
         self._known: set[str] = set()
+        self._able: Able = {}
         self._plan: Plan = {}
         """By configuration, in leases from the start of the current one."""
         self._began_s = -math.inf
@@ -74,7 +84,7 @@ class Chronus:
         slot_s = slot_length(state, self.name)
         lease_s = math.ceil(self._lease_s / slot_s - 1e-9) * slot_s
         total = float(state.topology.num_gpus)
-        jobs = [Planned(view, lease_s, state.now_s) for view in state.jobs]
+        jobs = planned(state, lease_s, self._able)
         present = {job.view.id for job in jobs}
         holds = any(t == 0 for name in present & self._plan.keys() for t, _ in self._plan[name])
         refused: list[str] = []
@@ -103,7 +113,7 @@ class Chronus:
             ]
             if all(t < len(job.usable) for t, _ in share) and job.is_enough(share):
                 plan[job.view.id] = share
-        for some in _chunks(asking) if asking else [[]]:
+        for some in _chunks([job for job in asking if job.columns]):
             plan = _planned(accepted, some, plan, total)
             accepted += [job for job in some if job.view.id in plan]
         self._known |= {job.view.id for job in asking}

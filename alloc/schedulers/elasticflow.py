@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -12,7 +12,7 @@ import numpy as np
 
 from alloc.errors import UnsupportedFeatureError
 from alloc.objectives.rounds import Array
-from alloc.packing import place_jointly
+from alloc.packing import place_jointly, which_stand_alone
 from alloc.problems.allocation.solution import Assignment
 from alloc.schedulers.srtf import work_of
 from alloc.schedulers.state import ClusterState, Decision, JobView, Knowledge
@@ -34,12 +34,14 @@ class Planned:
     view: JobView
     slot_s: float
     now_s: float
+    able: Collection[int]
+    """Its configurations that can run at all: an empty cluster and its tenant's quota hold them."""
 
     @cached_property
     def columns(self) -> list[int]:
         """Its configurations with GPUs that make progress, fewest GPUs first."""
         own, bound = self.view.configurations, self.view.bound_to
-        usable = [c for c, way in enumerate(own) if way.rate > 0 and bound in (None, c)]
+        usable = [c for c in self.able if own[c].rate > 0 and bound in (None, c)]
         return sorted(usable, key=lambda c: (own[c].demand[0], -own[c].rate))
 
     @cached_property
@@ -79,6 +81,31 @@ class Planned:
         return steady_share(*given, whole=False)
 
 
+Able = dict[str, Collection[int]]
+"""For each job, by id, its configurations that can run at all."""
+
+
+def planned(state: ClusterState, slot_s: float, able: Able) -> list[Planned]:
+    """Return the jobs in the system with the sizes in which they can run.
+
+    Parameters
+    ----------
+    state
+        What the policy sees.
+    slot_s
+        What it plans in, seconds.
+    able
+        What is known of the jobs of earlier decisions; those of this one are added.
+    """
+    for view in state.jobs:
+        if view.id not in able:
+            quota = state.quotas.get(view.tenant or "", math.inf)
+            within = [c for c, way in enumerate(view.configurations) if way.demand[0] <= quota]
+            stands = which_stand_alone(state.topology, [view.configurations[c] for c in within])
+            able[view.id] = [c for c, runs in zip(within, stands, strict=True) if runs]
+    return [Planned(view, slot_s, state.now_s, able[view.id]) for view in state.jobs]
+
+
 Kept = Sequence[tuple[Planned, list[tuple[int, int]]]]
 """Jobs that hold a share already."""
 
@@ -114,18 +141,20 @@ class ElasticFlow:
         self._admitted: set[str] = set()
         self._known: set[str] = set()
         self._broken: set[str] = set()
+        self._able: Able = {}
 
     def reset(self) -> None:
         """Forget everything; called before each simulation."""
         self._admitted.clear()
         self._known.clear()
         self._broken.clear()
+        self._able.clear()
 
     def decide(self, state: ClusterState) -> Decision:
         """Return the decision at `state.now_s`."""
         slot_s = slot_length(state, self.name)
         total = float(state.topology.num_gpus)
-        jobs = [Planned(view, slot_s, state.now_s) for view in state.jobs]
+        jobs = planned(state, slot_s, self._able)
         dated = [job for job in jobs if job.view.deadline_s is not None]
         refused: list[str] = []
         admitted = [job for job in dated if job.view.id in self._admitted]

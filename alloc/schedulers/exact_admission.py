@@ -49,8 +49,10 @@ class ExactAdmission(KeptPlan):
         self, job: Planned, admitted: Sequence[Planned], plan: Plan, total: float
     ) -> Plan | None:
         longer = super()._with(job, admitted, plan, total)
-        if longer is not None or not len(job.usable) or self._spent_s >= _SECONDS:
+        if longer is not None or not len(job.usable) or not job.columns:
             return longer
+        if self._spent_s >= _SECONDS:
+            return None
         if any(other.view.elasticity == "moldable" for other in (job, *admitted)):
             return None  # a size once begun is kept, which the program does not know
         near = _nearest(job, admitted)

@@ -52,6 +52,8 @@ class PrimalDual(KeptPlan):
     def _with(
         self, job: Planned, admitted: Sequence[Planned], plan: Plan, total: float
     ) -> Plan | None:
+        if not job.columns:
+            return None  # nothing that it asks for can run
         slots = len(job.usable)
         area = _least_gpu_slots(job)
         if area > 0:  # who needs no GPU pays for none

@@ -16,7 +16,7 @@ from alloc.models.malleable.grid import Grid, Held, grid_of
 from alloc.models.malleable.placing import place_plan
 from alloc.objectives import Held as HeldLevel
 from alloc.objectives import WeightedSum, is_best_effort, is_kept, parse_level, without_late
-from alloc.packing import MAX_STEPS, Steps
+from alloc.packing import MAX_STEPS, Steps, which_stand_alone
 from alloc.problems.allocation.instance import Instance
 from alloc.problems.allocation.solution import Schedule
 from alloc.progress import WORK_TOLERANCE
@@ -250,11 +250,14 @@ def admission_data(
 
 def _over_quota(instance: Instance, job: Job) -> str | None:
     """Return why the quota of a job that may be refused holds none of its configurations."""
-    if not job.refusable:
-        return None
     quota = next((t.gpu_quota_milli for t in instance.tenants if t.name == job.tenant), None)
-    least = min(c.demand[0] for c in job.configurations if c.rate > 0)
-    if quota is None or least <= quota:
+    if quota is None or not job.refusable:
+        return None
+    # Of those that no hosts hold a smaller one is of no help.
+    useful = [c for c in job.configurations if c.rate > 0]
+    able = which_stand_alone(instance.topology, useful)
+    least = min((c.demand[0] for c, runs in zip(useful, able, strict=True) if runs), default=0)
+    if least <= quota:
         return None
     return (
         f'job "{job.id}" needs at least {least / MILLI:g} GPUs, and the quota of tenant '

@@ -10,7 +10,7 @@ import pytest
 
 from alloc.errors import InstanceError, SimulationError, UnsupportedFeatureError
 from alloc.models.admission import admission_data
-from alloc.problems.allocation.instance import Instance
+from alloc.problems.allocation.instance import Instance, Tenant
 from alloc.problems.allocation.solution import Assignment, Schedule
 from alloc.result import Limits
 from alloc.schedulers.state import ClusterState, Decision
@@ -112,6 +112,26 @@ def test_more_never_costs_value() -> None:
         assert value(*made, gpus=4) >= best >= value(*made[1:])
         promised = value(made[0].replace(refusable=False), *made[1:])
         assert promised is None or promised <= best
+
+
+def test_a_size_that_no_host_holds_changes_nothing() -> None:
+    """Neither beside a quota nor without one: what cannot run is no way to stay within it."""
+    rng = Random(12)
+    for quota in (None, 500, 1000, 2000, 3000):
+        tables = [TABLE[rng.randint(0, 2) :] for _ in range(4)]
+        made = [
+            job(f"j{k}", rng.randint(1, 6), rng.randint(1, 3), table=table, tenant="red")
+            for k, table in enumerate(tables)
+        ]
+        no_host = Configuration((TaskGroup("worker", 1, 1000),), 9.0, gpu_type="h100")
+        longer = [one.replace(configurations=(no_host, *one.configurations)) for one in made]
+        tenants = () if quota is None else (Tenant("red", quota),)
+        short, long = (
+            solve(instance(*jobs).replace(tenants=tenants), "admission").certificate
+            for jobs in (made, longer)
+        )
+        assert short.status == long.status == "optimal"
+        assert short.objective == long.objective
 
 
 def networks(rng: Random) -> Network:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from alloc.errors import InstanceError
-from alloc.problems.allocation.instance import Instance
+from alloc.problems.allocation.instance import Instance, Tenant
 from alloc.problems.allocation.job_view import JobView
 from alloc.schedulers import make_scheduler
 from alloc.schedulers.elasticflow import ElasticFlow, Plan, Planned, filled
@@ -157,7 +157,7 @@ def planned(rng: Random, elasticity: Elasticity) -> tuple[Planned, np.ndarray]:
     )
     cost = np.array([[rng.uniform(0.1, 3.0) for _ in ways] for _ in range(slots)])
     cost[np.array([[rng.random() < 0.2 for _ in ways] for _ in range(slots)])] = math.inf
-    return Planned(view, 1.0, 0.0), cost
+    return Planned(view, 1.0, 0.0, range(len(view.configurations))), cost
 
 
 def cost_of(share: list[tuple[int, int]], cost: np.ndarray) -> float:
@@ -165,7 +165,7 @@ def cost_of(share: list[tuple[int, int]], cost: np.ndarray) -> float:
 
 
 @pytest.mark.parametrize("elasticity", ["malleable", "moldable"])
-def test_cheap_shares_against_every_choice(elasticity: str) -> None:
+def test_cheap_shares_against_every_choice(elasticity: Elasticity) -> None:
     """A share is found where there is one, and costs at most the optimum and one slot more."""
     found = 0
     for seed in range(400):
@@ -247,7 +247,7 @@ def test_elasticflow_fills_what_comes_after_as_it_would_fill_all() -> None:
                 position=position,
                 elasticity=rng.choice(("malleable", "moldable")),
             )
-            asks = Planned(view, 1.0, 0.0)
+            asks = Planned(view, 1.0, 0.0, range(len(view.configurations)))
             whole = filled([*admitted, asks], 4.0)
             more = policy._with(asks, admitted, plan, 4.0)
             assert more == (whole if len(whole) == len(admitted) + 1 else None), seed
@@ -256,3 +256,30 @@ def test_elasticflow_fills_what_comes_after_as_it_would_fill_all() -> None:
                 admitted.append(asks)
                 plan = more
     assert 60 < let_in < 480
+
+
+@pytest.mark.parametrize("name", ["elasticflow", "exact-admission", "chronus", "primal-dual"])
+@pytest.mark.parametrize("elasticity", ["malleable", "moldable"])
+def test_sizes_that_can_not_run_change_nothing(name: str, elasticity: Elasticity) -> None:
+    """Neither those that no host holds nor those beyond the quota are promised or waited for."""
+    fields = {"tenant": "red", "elasticity": elasticity}
+    jobs = [
+        job("a", 3, None, 1, 2, **fields),
+        job("b", 4, 3, 1, 2, **fields),
+        job("c", 2, 4, 2, **fields),
+    ]
+    never = (
+        Configuration((TaskGroup("worker", 1, 1000),), 9.0, gpu_type="h100"),
+        Configuration((TaskGroup("worker", 3, 1000),), 9.0),
+    )
+    longer = [one.replace(configurations=(*one.configurations, *never)) for one in jobs]
+    alone = job("d", 1, 2, 1, **fields).replace(configurations=never)
+    cluster = flat_cluster("one host", HostType("host", 4, "a100", 8000, 1024), 1)
+    instance = Instance(
+        "evening", cluster, tuple(jobs), slot_s=HOUR, tenants=(Tenant("red", 2000),)
+    )
+    plain = simulate(instance, name)
+    same = simulate(instance.replace(jobs=tuple(longer)), name)
+    assert same.completion_s == plain.completion_s
+    beside = simulate(instance.replace(jobs=(*longer, alone)), name)
+    assert beside.completion_s == {**plain.completion_s, "d": None}
