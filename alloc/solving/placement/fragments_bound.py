@@ -137,7 +137,14 @@ def fragments_bound(
     if not counts_fragments(level):
         return -math.inf
     gangs = Gangs(problem, problem.data.initial)
-    for j in gangs.placed.keys() - (problem.pinned & must_run(problem)):
+    # A malleable job that may not move may still change its configuration.
+    fixed = {
+        j
+        for j in problem.pinned & must_run(problem)
+        if problem.instance.jobs[j].elasticity != "malleable"
+        or len(problem.instance.jobs[j].configurations) == 1
+    }
+    for j in gangs.placed.keys() - fixed:
         gangs.remove(j)
     program = _program(gangs, held)
     if program is None:

@@ -70,6 +70,27 @@ def test_no_placement_passes_the_bound_on_fragments(seed: int) -> None:
         assert 0.0 <= bound <= min(left) + 1e-9
 
 
+@pytest.mark.parametrize("moves", [Moves(budget=0), Moves(evict=True)])
+def test_the_bound_knows_that_jobs_which_may_not_move_may_grow(moves: Moves) -> None:
+    """A running job that must stay takes more GPUs: its first configuration is not for ever."""
+    first, second = (
+        alloc.Configuration((alloc.TaskGroup("w", 1, gpus * 1000, 1000, 1),), 1.0)
+        for gpus in (1, 4)
+    )
+    instance = Instance(
+        "grows",
+        alloc.Topology("c", (alloc.HostType("a", 4, "x", 9000, 9),), (alloc.Host("h", "a"),)),
+        (alloc.Job("j", 0.0, 1.0, (first, second), preemptible=False),),
+        running=(alloc.Assignment("j", 0, (alloc.TaskPlacement("h", "w", 1),)),),
+        moves=moves,
+    )
+    best = min(objective("fragmentation").evaluate(instance, a) for a in feasible(instance))
+    problem = Problem(PlacementData.of(instance))
+    assert fragments_bound(problem, FRAGMENTS, (), 60.0) <= best + 1e-9
+    result = alloc.solve(instance, "placement", objective="fragmentation")
+    assert result.objective == pytest.approx(best, abs=1e-9)
+
+
 def test_the_bound_is_reached_where_nothing_ties_gangs_to_racks() -> None:
     """On 60 hosts without racks the solve proves what is left over at once."""
     made = gang_placement.made(60, 3)
