@@ -358,7 +358,8 @@ if __name__ == "__main__":
     sys.meta_path[:] = [
         finder for finder in sys.meta_path if "__editable__" not in str(finder.__module__)
     ]
-    _home = Path(str(importlib.import_module("alloc").__file__)).resolve()
-    if not _home.is_relative_to(Path.cwd().resolve()):
-        sys.exit(f"alloc comes from {_home.parent}, not from {Path.cwd()}.")
+    _found = importlib.util.find_spec("alloc")
+    _home = Path(str(_found.origin)).resolve().parent if _found else None
+    if _home is None or not _home.is_relative_to(Path.cwd().resolve()):
+        sys.exit(f"alloc comes from {_home or 'nowhere'}, not from {Path.cwd()}.")
     print(json.dumps({name: run(workload) for name, workload in WORKLOADS[sys.argv[1]].items()}))

@@ -22,7 +22,7 @@ from alloc.problems.allocation.solution import Assignment
 from alloc.result import Result
 from alloc.topology import Topology
 from alloc.topology.topology import HOST
-from alloc.workload import PlacementRules, Slice, Spread
+from alloc.workload import PlacementRules, Slice, Spread, Stage
 
 VALIDATORS = {
     kind: Draft202012Validator(json_schema(kind))
@@ -140,6 +140,8 @@ CHANGES: dict[str, Any] = {
     "weight": lambda i: _with_job(i, weight=i.jobs[0].weight + 1),
     "deadline": lambda i: _with_job(i, deadline_s=12345.0),
     "due date": lambda i: _with_job(i, due_date_s=12345.0),
+    "checkpoint": lambda i: _with_job(i, checkpoint_s=12345.0),
+    "stages": lambda i: _with_stage(i),
     "refusable": lambda i: None if i.running else _with_job(i, deadline_s=12345.0, refusable=True),
     "tenant": lambda i: _with_job(i, tenant="nobody"),
     "preemptible": lambda i: _with_job(i, preemptible=not i.jobs[0].preemptible),
@@ -174,6 +176,15 @@ def _two(instance: Instance) -> tuple[str, ...]:
 
 def _with_job(instance: Instance, **changes: Any) -> Instance:
     return instance.replace(jobs=(instance.jobs[0].replace(**changes), *instance.jobs[1:]))
+
+
+def _with_stage(instance: Instance) -> Instance | None:
+    """Return an instance whose first job is one stage, or None where it may not have stages."""
+    job = instance.jobs[0]
+    if job.refusable or instance.running or instance.affinities:
+        return None
+    stage = Stage("x", job.work, job.configurations)
+    return _with_job(instance, work=0.0, work_done=0.0, configurations=(), stages=(stage,))
 
 
 def _one_more_host(topology: Topology) -> Topology:

@@ -102,12 +102,17 @@ class TestArguments:
             assert "(C1)" in found.page_text
             assert found.objective in (*found.objectives, "")
 
-    @pytest.mark.parametrize("name", instance_families())
-    def test_the_whiteboard_carries_the_names_of_the_page(self, name):
-        model = alloc.model(plain(one_job()), name).pyomo
+    @pytest.mark.parametrize(
+        "name", [name for name, known in instance_families().items() if "pyomo" in known.models]
+    )
+    def test_the_pyomo_model_carries_the_names_of_the_page(self, name):
+        instance = plain(one_job())
+        if name == "saturn-spase":  # it starts at any time, in letters of its own
+            instance = instance.replace(slot_s=None)
+        model = alloc.model(instance, name).pyomo
         names = {constraint.name for constraint in model.component_objects()}
         assert any(n.startswith("C1_") for n in names)
-        assert "x" in names
+        assert "x" in names or name == "saturn-spase"
 
 
 class TestCertify:
