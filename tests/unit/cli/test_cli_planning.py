@@ -107,15 +107,15 @@ def plan_of(problem) -> PlanReport:
 
 @pytest.mark.long
 def test_a_replayed_plan_reports_both_fidelities_on_a_page_of_its_own(run, tmp_path):
-    """The page needs nothing else: no script, no address of another document."""
+    """The page needs nothing else: no address of another document."""
     page = tmp_path / "plan.html"
     result = run("plan", TINY, "--replay", "--replay-jobs", 60, "-q", "--report", page)
     assert result.exit_code in (0, 3, 5), result.stderr
     assert "goals in the replay" in result.stdout
     text = page.read_text()
-    assert text.count("<svg") == 3
+    assert text.partition("<script>")[0].count("<svg") == 3
     assert "What the plan takes for granted" in text
-    assert not re.search(r"<script|https?://|src=", text)
+    assert not re.search(r"<script src|https?://(?!www\.w3\.org)| src=", text)
 
 
 @pytest.mark.parametrize(

@@ -230,7 +230,8 @@ def test_long_instances_take_the_ascent_and_the_answer_is_certified(
     assert not any("ascent done" in line for line in short.log)
     assert any("ascent done" in line for line in long.log)
     assert long.certificate.verified
-    assert long.certificate.bound_proof == "recomputed"
+    # By prices, or by the profiles among which two runs chose.
+    assert long.certificate.bound_proof in ("recomputed", "confirmed")
     assert short.certificate.objective is not None
     assert long.certificate.objective is not None
     assert long.certificate.bound <= short.certificate.objective * (1 + 1e-9)
