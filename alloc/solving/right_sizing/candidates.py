@@ -32,6 +32,8 @@ _SECONDS_TO_ADD_AND_DROP = 5.0
 _SECONDS_TO_POLISH = 6.0
 _SHARE_TO_TIGHTEN = 0.1
 """Of the time left."""
+_SHARE_OF_DIVE = 0.25
+"""Of the time left, for what is open in a dive, and then for its relaxation."""
 _NEARER = 0.6
 """Distance of the incumbent from the relaxation at which to tighten again, over that before."""
 _MAX_RAISES = 5
@@ -196,11 +198,13 @@ class Candidates:
                     relaxation.first,
                     self.limits,
                     relaxation.rng if self._dives else None,
+                    _SHARE_OF_DIVE * relaxation.seconds_left(),
                 )
                 if guess is None
                 else np.round(guess[switches])
             )
-            if chosen is None:
+            has_time = relaxation.seconds_left() > 3 * relaxation.seconds_to_value
+            if chosen is None or not (has_time or relaxation.incumbent is None):
                 relaxation.master.release(sent)
                 return False
             self.seen[: len(switches)] |= chosen > 0.5
@@ -211,7 +215,7 @@ class Candidates:
                 allowed = relaxation.completing.waive(answer[1][waive])
                 relaxation.master.fix(waive, allowed, allowed)
         self._dives += 1
-        seconds = 0.25 * relaxation.seconds_left()
+        seconds = _SHARE_OF_DIVE * relaxation.seconds_left()
         fixed = np.concatenate([switches, sent, waive])
         better = False
         for _ in range(attempts if len(sent) else 1):
@@ -308,7 +312,8 @@ class Candidates:
         if relaxation.incumbent is not None:
             chosen = np.round(self.incumbent_choices())
         elif not len(relaxation.first.sent):
-            opened = open_by_slopes(relaxation.master, relaxation.first, self.limits, None)
+            share = _SHARE_OF_DIVE * relaxation.seconds_left()
+            opened = open_by_slopes(relaxation.master, relaxation.first, self.limits, None, share)
             if opened is None:
                 return False
             chosen = opened

@@ -54,6 +54,9 @@ _OPEN = 1e-6
 """Hosts from which on a pool is open in the relaxation."""
 _SHARE_OF_RELAXATION = 0.4
 """Of the time, for the linear relaxation."""
+_SHARE_OF_ROWS = 0.2
+"""Of the time left, for rows that tie jobs to open pools: dives need the rest, and the first rows
+gain most."""
 _ATTEMPTS_AT_START = 2
 """Times that the dive at the start goes on when its plans go short."""
 _MAX_FAILURES = 2
@@ -114,7 +117,7 @@ class Decomposition:
             return None
         relaxation.keep_optimum(*relaxed)
         relaxation.say("relaxation")
-        share = _SHARE_OF_RELAXATION * relaxation.seconds_left()
+        share = _SHARE_OF_ROWS * relaxation.seconds_left()
         relaxation.strengthen(relaxation.gap / 5, share)
         if len(self.candidates.switches):
             at = relaxation.first.counted[relaxation.first.open >= 0]

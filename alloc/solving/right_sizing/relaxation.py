@@ -259,7 +259,7 @@ class Relaxation:
             if changed is None:
                 break
             self._change(changed)
-            relaxed = self.relax(None, MAX_STEPS, target, ends - time.perf_counter())
+            relaxed = self.relax(point, MAX_STEPS, target, ends - time.perf_counter())
             if relaxed is None:
                 break
             self.raise_bound(relaxed[0])

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+import time
+
 import numpy as np
 
 from alloc.models.right_sizing.data import Array
@@ -15,7 +18,11 @@ _CLOSED = 1e-6
 
 
 def open_by_slopes(
-    master: BlockMaster, first: FirstStage, limits: Array, rng: np.random.Generator | None
+    master: BlockMaster,
+    first: FirstStage,
+    limits: Array,
+    rng: np.random.Generator | None,
+    seconds: float = math.inf,
 ) -> Array | None:
     """Return for every switch whether it is open, or None if the master is infeasible.
 
@@ -24,8 +31,10 @@ def open_by_slopes(
     shrinks no longer worth its while.
 
     `limits` are the M of (C7) that the master has. With `rng` the guess for pools that the
-    relaxation has closed is drawn, so that another call finds another choice.
+    relaxation has closed is drawn, so that another call finds another choice. After `seconds` of
+    wall time no other round begins: those of a master with many cuts take a second each.
     """
+    ends = time.perf_counter() + seconds
     at = first.open >= 0
     opened, counted = first.open[at], first.counted[at]
     high = np.full(len(opened), 1e4)
@@ -46,6 +55,8 @@ def open_by_slopes(
             if chosen is not None and last is not None and (chosen == last).all():
                 break
             last = chosen
+            if time.perf_counter() > ends:
+                break
         return None if answer is None else np.asarray(answer[1][counted] > _CLOSED, dtype=float)
     finally:
         master.limit_counted(limits)

@@ -34,6 +34,7 @@ from alloc.solving.right_sizing.candidates import Candidates
 from alloc.solving.right_sizing.check import check_out_of_sample
 from alloc.solving.right_sizing.method import right_size
 from alloc.solving.right_sizing.relaxation import Relaxation
+from alloc.solving.right_sizing.slopes import open_by_slopes
 from alloc.solving.right_sizing.state import money_unit
 from alloc.topology import HostType
 from alloc.verification.right_sizing import verify_plan
@@ -318,6 +319,20 @@ def test_rows_that_tie_jobs_to_open_pools_raise_the_bound_and_keep_the_optimum(s
     found = right_size(problem, method="decomposition", limits=Limits(gap=1e-5))
     assert found.certificate.bound <= best.certificate.objective * (1 + 1e-7)
     assert found.certificate.objective == pytest.approx(best.certificate.objective, rel=2e-5)
+
+
+def test_slope_scaling_begins_no_round_after_its_time(monkeypatch):
+    state = Relaxation(SizingData(spares()), Settings(60.0), 1e-7)
+    with state.values:
+        state.keep_optimum(*state.relax(None, 60, 1e-9, 60.0))
+    solve = state.master.solve
+    solves: list[object] = []
+    monkeypatch.setattr(state.master, "solve", lambda: solves.append(None) or solve())
+    limits = Candidates(state).limits
+    assert open_by_slopes(state.master, state.first, limits, None, 0.0) is not None
+    assert len(solves) == 2
+    assert open_by_slopes(state.master, state.first, limits, None) is not None
+    assert len(solves) > 4
 
 
 def test_tightened_limits_keep_every_better_plan():
