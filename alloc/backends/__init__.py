@@ -35,7 +35,7 @@ class SolverOptions:
         Values of the variables for a warm start, NaN where unknown, or None.
     stoppable
         Whether Ctrl-C stops the solver, which then returns what it has found, with the limit
-        ``"interrupt"``: for callers that look at it. HiGHS only.
+        ``"interrupt"``: for callers that look at it.
     presolve
         Whether the solver may simplify the model first. HiGHS only.
     linear

@@ -1,4 +1,4 @@
-"""Ctrl-C while HiGHS works: it stops, and what it has found is kept."""
+"""Ctrl-C while a solver works: it stops, and what it has found is kept."""
 
 from __future__ import annotations
 
@@ -38,9 +38,10 @@ class Stop:
 
 @contextmanager
 def stoppable(solver: highspy.Highs | None = None) -> Iterator[Stop]:
-    """Let Ctrl-C, or a SIGTERM that is treated alike, end a run of HiGHS before its time is up.
+    """Let Ctrl-C, or a SIGTERM that is treated alike, end a run of a solver before its time is up.
 
-    Other solvers that run meanwhile, or all without `solver`, are for the caller to watch.
+    Other solvers that run meanwhile, or all without `solver`, are for the caller to watch, as is
+    CP-SAT.
 
     HiGHS asks between iterations of a linear program, and in an integer program between nodes, so
     not before its first relaxation is solved. Python itself would hear of it only when the run is

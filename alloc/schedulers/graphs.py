@@ -6,6 +6,7 @@ may be paused, as by all rules (`Policy`).
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 
 from alloc.schedulers.policy import Policy
@@ -87,7 +88,7 @@ def _ahead(
     return [value or 0.0 for value in found]
 
 
-class GraphPolicy(Policy):
+class GraphPolicy(Policy, ABC):
     """Serve stages by a key that looks at their jobs; who does not fit is passed over."""
 
     needs: Knowledge = "estimate"
@@ -107,9 +108,9 @@ class GraphPolicy(Policy):
         for view in order:
             round_.fill(view)
 
+    @abstractmethod
     def _keys(self, stages: Sequence[JobView], state: ClusterState) -> list[tuple[float, ...]]:
         """Return the key of each stage of a job: the least is served first."""
-        raise NotImplementedError
 
 
 class CriticalPath(GraphPolicy):

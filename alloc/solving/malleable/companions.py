@@ -9,8 +9,6 @@ while this process inserts by prices, asks the integer master, or tries a proof.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Self
 
 from alloc.models.malleable.data import SlotData
 from alloc.solving.malleable.column_generation import Relaxation
@@ -43,7 +41,7 @@ class Known:
 
 
 class Companions:
-    """The searches beside the one here; a context, at whose end they end.
+    """The searches beside the one here, which end with the context `team`.
 
     Parameters
     ----------
@@ -55,21 +53,9 @@ class Companions:
 
     def __init__(self, workers: int, report: Progress) -> None:
         self._report = report
-        self._team = Team(workers, report)
+        self.team = Team(workers, report)
         self._known: Known | None = None
         self._asked = False
-
-    def __enter__(self) -> Self:
-        self._team.__enter__()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._team.__exit__(kind, error, trace)
 
     def ask(self, improver: Improver, seconds: float) -> None:
         """Let the others search from the incumbent, unless they still do.
@@ -81,15 +67,15 @@ class Companions:
         seconds
             For how long, seconds.
         """
-        if self._team.others and not self._asked:
+        if self.team.others and not self._asked:
             given = (improver.plan, improver.target, seconds)
-            self._team.ask(_search, improver.settings, self._known_of(improver), *given)
+            self.team.ask(_search, improver.settings, self._known_of(improver), *given)
             self._asked = True
 
     def take(self, improver: Improver) -> None:
         """Let the search here take what the others found, when they are done or time is up."""
         self._asked = False
-        for plan in self._team.collect():
+        for plan in self.team.collect():
             if plan is not None and improver.adopt(plan):
                 self._report(f"neighbourhood search, another worker: {improver.value:.4f}")
 
@@ -105,7 +91,7 @@ class Companions:
         """
         left = improver.settings.seconds_left
         stop = max(left() - seconds, 0.0)
-        while self._team.others and improver.value > improver.target and left() > stop:
+        while self.team.others and improver.value > improver.target and left() > stop:
             before = improver.value
             turn_s = min(left() - stop, _TURN_S)
             self.ask(improver, turn_s)
@@ -113,7 +99,7 @@ class Companions:
             self.take(improver)
             if improver.value >= before:
                 return
-        if not self._team.others:
+        if not self.team.others:
             improver.search(max(left() - stop, 0.0), self._report)
 
     def _known_of(self, improver: Improver) -> Known:

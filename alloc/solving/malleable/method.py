@@ -92,7 +92,7 @@ def solve_malleable(
     search = Search(data, objective, settings, warm_start, report, unit)
     limit: Limit | None = None
     try:
-        with search.companions:
+        with search.companions.team:
             search.run()
         # Placing the answer takes as long again as placing the first one did.
         settings = search.settings

@@ -304,11 +304,14 @@ class _Search:
                 self.settings.workers,
                 OPTIMALITY_GAP / 4,
                 start,
+                stoppable=True,
             ),
         )
         self.report(f"CP-SAT on all jobs: {raw.native_status}, bound {raw.bound:g}")
         if raw.values is not None:
             self._take(builder.plan_of_values(raw.values))
+        if raw.limit == "interrupt":
+            raise KeyboardInterrupt
         if not self.data.is_complete:
             return
         if raw.status == "infeasible" and self.plan is not None:

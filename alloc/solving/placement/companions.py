@@ -10,8 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 from alloc.certificate import OPTIMALITY_GAP
 from alloc.objectives.goals import WeightedSum
@@ -59,7 +58,7 @@ class Known:
 
 
 class Companions:
-    """The searches beside the one here; a context, at whose end they end.
+    """The searches beside the one here, which end with the context `team`.
 
     Parameters
     ----------
@@ -74,26 +73,14 @@ class Companions:
     def __init__(self, best: Incumbent, workers: int, report: Progress) -> None:
         self._best = best
         self._report = report
-        self._team = Team(workers, report)
+        self.team = Team(workers, report)
         self._known = Known(best.problem, best.level)
         self._turns = 0
-
-    def __enter__(self) -> Self:
-        self._team.__enter__()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._team.__exit__(kind, error, trace)
 
     @property
     def others(self) -> int:
         """Number of searches elsewhere."""
-        return self._team.others
+        return self.team.others
 
     def begin(self, settings: Settings, bound: float) -> None:
         """Let the others kick, until patterns are priced here."""
@@ -118,7 +105,7 @@ class Companions:
 
     def collect(self) -> None:
         """Let the incumbent take what the others found."""
-        for counts in self._team.collect():
+        for counts in self.team.collect():
             if counts is not None and self._best.offer_counts(counts):
                 self._report(f"incumbent {self._best.sign * self._best.cost:.6g}: another worker")
 
@@ -160,7 +147,7 @@ class Companions:
         bound: float,
     ) -> None:
         if self.others and settings.seconds_left() > 0:
-            self._team.ask(function, settings, self._known, self._best.counts, bound)
+            self.team.ask(function, settings, self._known, self._best.counts, bound)
 
 
 def _kick(known: Known, settings: Settings, counts: csr_array, bound: float) -> csr_array | None:

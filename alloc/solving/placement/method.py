@@ -101,7 +101,7 @@ def solve_placement(
     search = _Solve(instance, objective, settings, warm_start, report)
     limit: Limit | None = None
     try:
-        with search.companions:
+        with search.companions.team:
             search.run()
     except KeyboardInterrupt:
         # What was found until here is kept and certified.

@@ -209,6 +209,7 @@ class _Search:
                 self.settings.workers,
                 self.settings.gap,
                 hint,
+                stoppable=True,
                 linear=_needs_relaxation(data, self.objective),
             ),
         )

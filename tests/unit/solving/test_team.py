@@ -112,7 +112,8 @@ def gang_search(instance, seed: int) -> tuple[float, list[str]]:
         best.offer_counts(counts)
     settings = Settings(time_limit_s=300, seed=seed, workers=2)
     lines: list[str] = []
-    with PlacementCompanions(best, 2, lines.append) as companions:
+    companions = PlacementCompanions(best, 2, lines.append)
+    with companions.team:
         search = GangSearch(problem, best, seed, silent)
         # Costs are 0 or more, so this bound is never reached: only tries end the search.
         companions.gangs(search, settings, -1.0, patience=200)
@@ -151,7 +152,8 @@ def test_a_plan_that_another_worker_finds_is_the_next_incumbent(started):
     improver = Idle(data, Builder(data, num_slots), relaxation, plan, settings)
     before = improver.value
     lines: list[str] = []
-    with Companions(2, lines.append) as companions:
+    companions = Companions(2, lines.append)
+    with companions.team:
         companions.search(improver, 250)
     assert relaxation.bound <= improver.value < before
     assert any("another worker" in line for line in lines)
