@@ -9,12 +9,13 @@ LOCK := requirements/lock.txt
 LOWEST := requirements/lowest.txt
 LEARN := requirements/learn.txt
 SITE := requirements/docs.txt
+EXTRA := requirements/extras.txt
 PIP := -m pip --quiet --disable-pip-version-check
 # A lock names everything, so pip looks for nothing else: without --no-deps it would look at what
 # `coverage[toml]` needs, meet a release newer than the lock, and refuse it for want of a hash.
 LOCKED := install --no-deps --require-hashes -r
-# What tests need that no lock can hold; tests/helpers/needs.py says how each is found.
-EXTRAS := torch or postgres or browser
+# What tests need beside the lock; tests/helpers/needs.py says how each is found.
+EXTRAS := torch or sb3 or ray or postgres or browser
 # PyTorch: the version that is tested, and an index of its CPU builds, if pip knows none.
 TORCH ?= 2.13.0
 TORCH_INDEX ?=
@@ -31,7 +32,7 @@ PYTEST_FLAGS ?=
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install install-learn demo check test test-long test-extras test-random test-all test-lowest lint format docs bench lock clean
+.PHONY: help install install-learn install-extras demo check test test-long test-extras test-random test-all test-lowest lint format docs bench lock clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -67,6 +68,10 @@ install-learn: $(READY)  ## Add PyTorch, for training learned schedulers
 	       $(BIN)/python $(PIP) install "torch==$(TORCH)"; }; }
 	@$(BIN)/python -c 'import torch, onnxscript, alloc.learning.dl2.trainer; print("PyTorch", torch.__version__, "is ready.")'
 
+# All that these need is in the locks before, or is PyTorch.
+install-extras: install-learn  ## Add Ray and Stable-Baselines3 too, for `make test-extras`
+	@$(BIN)/python $(PIP) $(LOCKED) $(EXTRA)
+
 demo: $(READY)  ## Compare schedulers with the certified optimum on a small cluster
 	@echo "==> Running the demo"
 	@$(BIN)/alloc demo --report demo-output/report.html
@@ -84,8 +89,8 @@ test-long: $(READY)  ## Run the tests that take 2 to 20 seconds each
 	@echo "==> Running the longer tests"
 	@$(PYTEST) -m "long and not slow" $(PYTEST_FLAGS)
 
-test-extras: $(READY)  ## Run only the tests that need PyTorch, PostgreSQL or a browser
-	@echo "==> Running the tests that need PyTorch, PostgreSQL or a browser"
+test-extras: $(READY)  ## Run only the tests that need PyTorch, Stable-Baselines3, Ray, PostgreSQL or a browser
+	@echo "==> Running the tests that need PyTorch, Stable-Baselines3, Ray, PostgreSQL or a browser"
 	@$(PYTEST) -m "not slow and ($(EXTRAS))" $(PYTEST_FLAGS)
 
 test-random: $(READY)  ## Run all but the slow tests, with random examples where `make test` has fixed ones
@@ -160,6 +165,8 @@ lock:  ## Renew requirements/lock.txt, and those beside it, from pyproject.toml
 	  --output-file requirements/server.txt
 	@# What training needs beside PyTorch, for `make install-learn`.
 	@$(COMPILE_FROM) requirements/learn.in --constraint $(LOCK) --output-file $(LEARN)
+	@# What has tests of its own beside PyTorch, for `make install-extras`.
+	@$(COMPILE_FROM) requirements/extras.in --no-deps --output-file $(EXTRA)
 	@# What builds the documentation site, for `make docs`.
 	@$(COMPILE_FROM) requirements/docs.in --constraint $(LOCK) --output-file $(SITE)
 	@# The oldest versions that pyproject.toml declares, for `make test-lowest`.

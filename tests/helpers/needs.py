@@ -25,10 +25,10 @@ NEEDS = {
     "torch": ("PyTorch with onnxscript", "run `make install-learn`"),
     "sb3": (
         "Stable-Baselines3 with sb3-contrib",
-        "run `pip install --no-deps stable-baselines3 sb3-contrib` after `make install-learn`",
+        "run `make install-extras`",
     ),
     "dask": ("Dask with distributed", "run `make install`"),
-    "ray": ("Ray", 'run `pip install ".[ray]"`'),
+    "ray": ("Ray", "run `make install-extras`"),
     "polars": ("Polars", "run `make install`"),
     "postgres": ("PostgreSQL", "install the package postgresql"),
     "browser": ("Chromium", "install the packages chromium and chromium-driver"),

@@ -4,11 +4,14 @@ import re
 import subprocess
 import tomllib
 from collections.abc import Iterator
+from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, requires
 from pathlib import Path
 
 import pytest
 from needs import not_run
 from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from alloc.release import DISTRIBUTION, alloc_version
@@ -68,6 +71,24 @@ def test_what_training_needs_beside_pytorch_is_locked():
     assert {line for line in wanted if line.startswith("onnxscript")} <= set(told)
     locked = {name for name, _ in lock | learn}
     assert {Requirement(line).name for line in wanted} - locked == {"torch"}
+
+
+def test_what_only_ci_tests_needs_nothing_that_is_not_locked():
+    """`make install-extras` installs no more than it names, so what that needs is elsewhere."""
+    needed = set()
+    for name in ("ray", "stable-baselines3", "sb3-contrib"):
+        with suppress(PackageNotFoundError):
+            needed |= {
+                canonicalize_name(wanted.name)
+                for wanted in map(Requirement, requires(name) or ())
+                if wanted.marker is None or wanted.marker.evaluate({"extra": ""})
+            }
+    pins = set()
+    for lock in ("lock", "learn", "extras"):
+        text = (ROOT / "requirements" / f"{lock}.txt").read_text(encoding="utf-8")
+        pins |= set(re.findall(r"^([a-z0-9-]+)==", text, re.MULTILINE))
+    assert needed - pins <= {"torch"}
+    assert {"ray", "stable-baselines3", "sb3-contrib"} <= pins
 
 
 def test_the_base_install_has_no_pytorch_and_no_server():
@@ -133,10 +154,10 @@ def test_continuous_integration_begins_with_the_commands_of_the_readme():
     script = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
     ran = re.findall(r"^ *((?:bare )?make [a-z][a-z-]*)", script, re.MULTILINE)
     assert ran[: len(commands)] == [f"bare make {name}" for name in commands]
-    assert script.index("bare make test") < script.index("apt-get") < script.index("install-learn")
+    assert script.index("bare make test") < script.index("apt-get") < script.index("install-extras")
 
 
-@pytest.mark.parametrize("lock", ["lock", "server", "learn", "docs", "lowest"])
+@pytest.mark.parametrize("lock", ["lock", "server", "learn", "extras", "docs", "lowest"])
 def test_a_lock_holds_hashed_releases_and_nothing_else(lock):
     # No address of an index or folder, no option, no direct reference: each is one machine's own.
     lines = (ROOT / "requirements" / f"{lock}.txt").read_text(encoding="utf-8").splitlines()
@@ -152,7 +173,7 @@ def test_what_is_locked_is_installed_as_locked():
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     assert makefile.count("--require-hashes") == 1
     assert "\nLOCKED := install --no-deps --require-hashes -r\n" in makefile
-    for lock in ("LOCK", "LEARN", "SITE", "LOWEST"):
+    for lock in ("LOCK", "LEARN", "EXTRA", "SITE", "LOWEST"):
         assert f"$(PIP) $(LOCKED) $({lock})\n" in makefile
 
 
