@@ -51,11 +51,16 @@ class Workers:
 
         self._count = count
         # joblib makes calls here where there is one worker, also one of a cluster's.
-        self._is_serial = joblib.effective_n_jobs(count) == 1
+        self._is_serial: bool = joblib.effective_n_jobs(count) == 1
         self._stack = stack
         self._backend = get_active_backend()[0]
         self._pools: dict[str, joblib.Parallel] = {}
         self._sent: dict[int, Any] = {}
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether calls are made in this process."""
+        return self._is_serial
 
     @contextmanager
     def sharing(self, values: Sequence[Any]) -> Iterator[None]:
@@ -119,6 +124,18 @@ class Workers:
         size = max(1, joblib.effective_n_jobs(self._count))
         for first in range(0, len(sent), size):
             yield from self.pool()(sent[first : first + size])
+
+    def in_order(self, function: Callable[..., Out], calls: Sequence[tuple[Any, ...]]) -> list[Out]:
+        """Return the results of calls, in the order of the calls.
+
+        Parameters
+        ----------
+        function, calls
+            As of `run`.
+        """
+        if self._is_serial:
+            return [function(*given) for given in calls]
+        return list(self.pool()(self._as_sent(function, calls)))
 
     @property
     def starts_at_once(self) -> bool:

@@ -147,6 +147,25 @@ def run_in(tree: Path, group: str) -> dict[str, tuple[float, str]]:
     return found
 
 
+def describe_tree(tree: Path) -> None:
+    """Write the metadata of a checkout into it: an older `alloc` asks them for its version.
+
+    Parameters
+    ----------
+    tree
+        The checkout, which is not installed.
+    """
+    if not list(tree.glob("*.egg-info")):
+        told = "from setuptools import setup; setup()"
+        subprocess.run(
+            [sys.executable, "-c", told, "--quiet", "egg_info"],
+            cwd=tree,
+            check=True,
+            capture_output=True,
+            timeout=_LIMIT_S,
+        )
+
+
 def measure(group: str, before: Path, repeats: int) -> list[Row]:
     """Run a group of workloads in both trees in turns.
 
@@ -251,13 +270,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     print(describe_environment())
     print(f"before     {commit_of(before)}\n")
     print(f"{'ratio':>6s}  {'interval':13s} {'before ms':>10s} {'after ms':>10s}  workload")
+    describe_tree(before)
     rows: list[Row] = []
     for name in arguments.only or WORKLOADS:
         for row in measure(name, before, arguments.repeats):
             print(row, flush=True)
             rows.append(row)
-    if arguments.record is not None:
-        write_record(arguments.record, before, rows)
+        # After each group: a later one that fails loses nothing.
+        if arguments.record is not None:
+            write_record(arguments.record, before, rows)
     return conclude(verdicts(rows))
 
 

@@ -67,15 +67,7 @@ def compare_command(
     ] = "weighted_jct",
     backend: options.BackendOption = "auto",
     time_limit: options.TimeLimitOption = 60.0,
-    workers: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N",
-            help=f"{options.WORKERS} -1 for all there are.  [default: 1; of a cluster all]",
-            min=-1,
-            show_default=False,
-        ),
-    ] = None,
+    workers: options.ProcessesOption = None,
     parallel: options.ParallelOption = None,
     store: options.StoreOption = None,
     report: options.ReportOption = None,

@@ -148,6 +148,16 @@ ReportOption = Annotated[
         show_default=False,
     ),
 ]
+ProcessesOption = Annotated[
+    int | None,
+    typer.Option(
+        "--workers",
+        metavar="N",
+        help=f"{WORKERS} -1 for all there are.  [default: 1; of a cluster all]",
+        min=-1,
+        show_default=False,
+    ),
+]
 ParallelOption = Annotated[
     str | None,
     typer.Option(

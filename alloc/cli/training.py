@@ -46,11 +46,13 @@ def _timed(command: str, default: float) -> Callable[[Begin], Begin]:
             seed: options.SeedOption = 0,
             name: NameOption = f"{OWN}{command}",
             plot: PlotOption = None,
+            workers: options.ProcessesOption = None,
+            parallel: options.ParallelOption = None,
             json: options.JsonOption = False,
             quiet: options.QuietOption = False,
         ) -> None:
             train_policy(
-                Wanted(output, seed, name, plot, json, quiet),
+                Wanted(output, seed, name, plot, json, quiet, workers, parallel),
                 [command, "--minutes", f"{minutes:g}"],
                 lambda: begin(output, minutes, seed),
             )
@@ -95,6 +97,8 @@ def window_policy(
     seed: options.SeedOption = 0,
     name: NameOption = f"{OWN}window-policy",
     plot: PlotOption = None,
+    workers: options.ProcessesOption = None,
+    parallel: options.ParallelOption = None,
     json: options.JsonOption = False,
     quiet: options.QuietOption = False,
 ) -> None:
@@ -113,7 +117,7 @@ def window_policy(
         return Begun(WindowTraining(output, plan, seed=seed))
 
     given = ["--teacher", teacher, "--iterations", str(iterations), "--encoding", encoding]
-    wanted = Wanted(output, seed, name, plot, json, quiet)
+    wanted = Wanted(output, seed, name, plot, json, quiet, workers, parallel)
     train_policy(wanted, ["window-policy", *given], begin)
 
 

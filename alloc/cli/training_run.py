@@ -81,6 +81,8 @@ class Wanted:
         File for the validation curve, or None.
     json, quiet
         How to answer.
+    workers, parallel
+        Processes that play rollouts, as of `alloc.learning.training.train`.
     """
 
     output: Path
@@ -89,6 +91,8 @@ class Wanted:
     plot: Path | None
     json: bool
     quiet: bool
+    workers: int | None = None
+    parallel: str | None = None
 
 
 def train_policy(wanted: Wanted, given: Sequence[str], begin: Callable[[], Begun]) -> None:
@@ -147,7 +151,13 @@ def _run(trainer: "Trainer", wanted: Wanted) -> float:
             line(f"{done}/{total}  {said}")
 
         try:
-            return train(trainer, wanted.output, report=report)
+            return train(
+                trainer,
+                wanted.output,
+                report=report,
+                jobs=wanted.workers,
+                parallel=wanted.parallel,
+            )
         except KeyboardInterrupt:
             say(
                 f"{wanted.output}: {trainer.step} of {trainer.steps} steps are kept; repeat the "

@@ -15,23 +15,26 @@ import json
 import math
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from alloc.documents.files import read_bytes, write_bytes, write_text
-from alloc.errors import AllocError, InstanceError
+from alloc.errors import AllocError, InstanceError, worker_deaths
+from alloc.parallel import Workers, workers
 
 if TYPE_CHECKING:
     import torch
     from torch import nn
 
     from alloc.schedulers.learned.feature_spec import FeatureSpec
+
+Out = TypeVar("Out")
 
 State = dict[str, Any]
 """What a checkpoint holds: tensors, numbers, strings, and lists and dicts of those."""
@@ -140,6 +143,13 @@ class Trainer(ABC):
         Steps in all; `step` of them are done, and `curve` grows as training goes on.
     seed
         Seed of everything random.
+
+    Attributes
+    ----------
+    crew
+        Whom `rollouts` go to; None: this process.
+    elsewhere_s
+        CPU time of rollouts in other processes, seconds.
     """
 
     kind: str
@@ -150,6 +160,26 @@ class Trainer(ABC):
         self.network, self.steps, self.seed = network, steps, seed
         self.step, self.curve = 0, Curve()
         self.best_value, self._best = math.inf, weights_of(network)
+        self.crew: Workers | None = None
+        self.elsewhere_s = 0.0
+
+    def rollouts(self, function: Callable[..., Out], calls: Sequence[tuple[Any, ...]]) -> list[Out]:
+        """Return the results of calls that know nothing of each other, in their order.
+
+        They go to the workers of `train`, if it has some; the results are the same bit for bit.
+
+        Parameters
+        ----------
+        function
+            A function of a module, such as one that plays an episode.
+        calls
+            The arguments of each call; what they change is lost.
+        """
+        if self.crew is None:
+            return [function(*given) for given in calls]
+        done = self.crew.in_order(_timed, [(function, *given) for given in calls])
+        self.elsewhere_s += sum(seconds for _, seconds in done)
+        return [result for result, _ in done]
 
     @abstractmethod
     def advance(self) -> str:
@@ -189,6 +219,14 @@ def weights_of(network: nn.Module) -> dict[str, torch.Tensor]:
     return {name: weights.detach().clone() for name, weights in network.state_dict().items()}
 
 
+def _timed(function: Callable[..., Out], *given: Any) -> tuple[Out, float]:
+    """Return the result of a rollout, and its CPU time, seconds."""
+    began_s = time.process_time()
+    with single_thread():
+        result = function(*given)
+    return result, time.process_time() - began_s
+
+
 def train(
     trainer: Trainer,
     folder: str | PathLike[str],
@@ -196,10 +234,13 @@ def train(
     resume: bool = True,
     report: Report | None = None,
     stop: Callable[[], bool] | None = None,
+    jobs: int | None = None,
+    parallel: str | None = None,
 ) -> float:
     """Run a trainer to its end, with a checkpoint after every step; return its CPU time, hours.
 
-    The time is that of the whole training, also of the runs before an interruption.
+    The time is that of the whole training, also of the runs before an interruption and of other
+    processes.
 
     Parameters
     ----------
@@ -212,11 +253,17 @@ def train(
     report, stop
         Told after each step; asked before each step whether to stop there, so that a later call
         goes on.
+    jobs, parallel
+        Processes that play rollouts, and where they are: `count` and `kind` of
+        `alloc.parallel.workers`. The weights do not depend on either.
 
     Raises
     ------
     InstanceError
-        If the checkpoint is of other settings, damaged, or not wanted.
+        If the checkpoint is of other settings, damaged, or not wanted, or there are no such
+        workers.
+    SolverError
+        If a worker process died.
     """
     folder = Path(folder)
     try:
@@ -232,13 +279,21 @@ def train(
             )
         before_s = _take_up(trainer, path)
     began_s = time.process_time()
-    while trainer.step < trainer.steps and not (stop is not None and stop()):
-        said = trainer.advance()
-        spent_s = before_s + time.process_time() - began_s
-        _keep(trainer, path, spent_s)
-        if report is not None:
-            report(trainer.step, trainer.steps, said)
-    return (before_s + time.process_time() - began_s) / 3600
+
+    def spent_s() -> float:
+        return before_s + time.process_time() - began_s + trainer.elsewhere_s
+
+    with workers(parallel, jobs) as crew, worker_deaths("train"):
+        trainer.crew = None if crew.is_alone else crew
+        try:
+            while trainer.step < trainer.steps and not (stop is not None and stop()):
+                said = trainer.advance()
+                _keep(trainer, path, spent_s())
+                if report is not None:
+                    report(trainer.step, trainer.steps, said)
+        finally:
+            trainer.crew = None
+    return spent_s() / 3600
 
 
 def _take_up(trainer: Trainer, path: Path) -> float:

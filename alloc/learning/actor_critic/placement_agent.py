@@ -36,6 +36,7 @@ from alloc.learning.training import Account, State, step_rng
 from alloc.schedulers.learned.kinds import choose as choose_action
 from alloc.schedulers.learned.kinds import feature_spec
 from alloc.units import require_count
+from alloc.workload.interference import InterferenceTable
 
 VALUE = "mean_jct_over_spread"
 """The validation's measure: mean JCT at true speeds over that of spreading, mean over streams."""
@@ -253,15 +254,20 @@ class PlacementTraining(PairTraining):
     def _judge(self) -> dict[str, float]:
         """Play the streams of validation with the likeliest choices."""
         if not self._validation:
-            for stream in held_streams(self.plan.source, VALIDATION_SEED, 6):
-                expected = float(run_stream(stream, self.table, spread).jct.mean())
-                self._validation.append((stream, expected))
+            streams = held_streams(self.plan.source, VALIDATION_SEED, 6)
+            calls = [(stream, self.table, spread) for stream in streams]
+            expected = self.rollouts(_mean_jct, calls)
+            self._validation = list(zip(streams, expected, strict=True))
         act = likeliest(self.actor)
-        ratios = [
-            run_stream(stream, self.table, act).jct.mean() / expected
-            for stream, expected in self._validation
-        ]
-        return {VALUE: float(np.mean(ratios))}
+        jcts = self.rollouts(
+            _mean_jct, [(stream, self.table, act) for stream, _ in self._validation]
+        )
+        return {VALUE: float(np.mean(np.array(jcts) / [e for _, e in self._validation]))}
+
+
+def _mean_jct(stream: Stream, table: InterferenceTable, place: Place) -> float:
+    """Return the mean JCT of a stream that is placed by a rule."""
+    return float(run_stream(stream, table, place).jct.mean())
 
 
 def likeliest(actor: nn.Module) -> Place:

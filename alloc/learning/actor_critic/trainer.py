@@ -17,7 +17,7 @@ import numpy as np
 from alloc.learning.actor_critic.pair import PairTraining, clipped_gain, entropy
 from alloc.learning.actor_critic.rollout import Choose, Played, play, refer
 from alloc.learning.actor_critic.task import Task
-from alloc.learning.pytorch import torch
+from alloc.learning.pytorch import nn, torch
 from alloc.learning.training import Account, step_rng
 from alloc.problems.allocation.instance import Instance
 from alloc.schedulers import make_scheduler
@@ -76,10 +76,9 @@ class ActorCriticTraining(PairTraining):
             task.spec, rate=plan.rate, updates=plan.updates, every=plan.every, seed=seed
         )
         self.task, self.plan = task, plan
-        self._stepwise = task.steps()
         self._validation: tuple[Instance, ...] | None = None
         self._expected: list[float] = []
-        self._reference = make_scheduler(task.reference)
+        make_scheduler(task.reference)  # an unknown one is refused before any work is done
         self.kind = task.name
         self.settings = {"seed": seed, **asdict(plan), **task.settings}
 
@@ -99,35 +98,20 @@ class ActorCriticTraining(PairTraining):
 
     def _improve(self) -> float:
         """Play some episodes and learn from them; return their mean JCT."""
-        played = [self._episode(e) for e in range(self.plan.episodes)]
+        rngs = [step_rng(self.seed, 1, self.step, e) for e in range(self.plan.episodes)]
+        played = self.rollouts(_episode, [(self.task, self.actor, rng) for rng in rngs])
         self._update(played)
         return float(np.mean([episode.mean_jct for episode in played]))
-
-    def _episode(self, episode: int) -> Played:
-        rng = step_rng(self.seed, 1, self.step, episode)
-        instance = self.task.draw(rng)
-        reference = refer(instance, self.task, self._reference)
-        return play(instance, self.task, self._stepwise, self._chooser(rng), reference)
-
-    def _chooser(self, rng: np.random.Generator | None) -> Choose:
-        """Return what draws actions, or without `rng` takes the likeliest."""
-
-        def act(seen: np.ndarray, mask: np.ndarray) -> int:
-            with torch.no_grad():
-                logits = self.actor(torch.from_numpy(seen[None]))[0].numpy()
-            return choose_action(logits, mask, rng)
-
-        return act
 
     def _judge(self) -> dict[str, float]:
         """Play the validation instances with the likeliest actions."""
         if self._validation is None:
             self._validation = self.task.validation()
-            self._expected = [
-                refer(i, self.task, self._reference).mean_jct for i in self._validation
-            ]
-        act = self._chooser(None)
-        jcts = [play(i, self.task, self._stepwise, act).mean_jct for i in self._validation]
+            calls = [(self.task, instance) for instance in self._validation]
+            self._expected = self.rollouts(_expected, calls)
+        jcts = self.rollouts(
+            _validated, [(self.task, self.actor, instance) for instance in self._validation]
+        )
         value = float(np.mean(np.array(jcts) / np.array(self._expected)))
         return {VALUE: value, "mean_jct": float(np.mean(jcts))}
 
@@ -164,3 +148,31 @@ class ActorCriticTraining(PairTraining):
                 carried = delta + gamma * trace * carried
                 found[start + k], after = carried, value[start + k]
         return found
+
+
+def _episode(task: Task, actor: nn.Module, rng: np.random.Generator) -> Played:
+    """Play a drawn instance with drawn actions; what the reference earns is taken off."""
+    instance = task.draw(rng)
+    reference = refer(instance, task, make_scheduler(task.reference))
+    return play(instance, task, task.steps(), _chooser(actor, rng), reference)
+
+
+def _expected(task: Task, instance: Instance) -> float:
+    """Return the mean JCT of the reference on an instance."""
+    return refer(instance, task, make_scheduler(task.reference)).mean_jct
+
+
+def _validated(task: Task, actor: nn.Module, instance: Instance) -> float:
+    """Return the mean JCT of the likeliest actions on an instance."""
+    return play(instance, task, task.steps(), _chooser(actor, None)).mean_jct
+
+
+def _chooser(actor: nn.Module, rng: np.random.Generator | None) -> Choose:
+    """Return what draws actions, or without `rng` takes the likeliest."""
+
+    def act(seen: np.ndarray, mask: np.ndarray) -> int:
+        with torch.no_grad():
+            logits = actor(torch.from_numpy(seen[None]))[0].numpy()
+        return choose_action(logits, mask, rng)
+
+    return act

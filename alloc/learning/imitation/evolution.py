@@ -30,7 +30,7 @@ def set_weights(parameters: Sequence[nn.Parameter], weights: Array) -> None:
 
 
 def estimate_gradient(
-    cost: Callable[[Array], Array],
+    costs: Callable[[Array], Array],
     weights: Array,
     *,
     pairs: int,
@@ -45,8 +45,9 @@ def estimate_gradient(
 
     Parameters
     ----------
-    cost
-        Cost of weights on each of the same instances, shape (instances,).
+    costs
+        Costs of several weights, shape (n, weights), on each of the same instances, shape
+        (n, instances).
     weights
         Where to estimate.
     pairs, spread
@@ -60,8 +61,7 @@ def estimate_gradient(
     2017, algorithm 1 with mirrored sampling (section 2.1).
     """
     noise = rng.standard_normal((pairs, len(weights)))
-    above = np.array([cost(weights + spread * move) for move in noise])
-    below = np.array([cost(weights - spread * move) for move in noise])
+    above, below = np.split(costs(weights + spread * np.concatenate([noise, -noise])), 2)
     half = (above - below) / 2
     scale = np.sqrt((half**2).mean(axis=0, keepdims=True))
     standing = (half / np.maximum(scale, 1e-12)).mean(axis=1)

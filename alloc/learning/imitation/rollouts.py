@@ -119,7 +119,6 @@ def label_rounds(
     seed: int,
     teacher: Teacher,
     rng: np.random.Generator,
-    *,
     rate: float,
     guidance: float,
 ) -> list[LabelledRound]:
@@ -130,22 +129,21 @@ def label_rounds(
 
 
 class Trial:
-    """An instance of a world on which a network is tried, as often as its weights change."""
+    """An instance of a world on which networks are tried."""
 
-    def __init__(self, network: SetPolicy, world: World, seed: int) -> None:
+    def __init__(self, world: World, seed: int) -> None:
         self._instance = world.make(seed)
         self._least_s = np.mean([job.min_run_s for job in self._instance.jobs])
-        self._decider = JobSetDecider(NumpyNetwork(network), "policy")
         self._world, self._seed = world, seed
 
-    def stretch(self) -> float:
-        """Return the mean JCT of the policy over the mean least JCT, 1 or more.
+    def stretch(self, network: SetPolicy) -> float:
+        """Return the mean JCT of a network over the mean least JCT, 1 or more.
 
         The least JCT is that of the job alone on the cluster. Minus the mean JCT is, up to a
         constant factor, the reward: the sum over slots of minus the number of jobs in the system,
         with the last slot of a job counted as far as it runs.
         """
-        scheduler = cast(Scheduler, self._decider)
+        scheduler = cast(Scheduler, JobSetDecider(NumpyNetwork(network), "policy"))
         return float(_run(self._world, self._instance, scheduler, self._seed) / self._least_s)
 
 

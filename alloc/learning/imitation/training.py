@@ -199,19 +199,14 @@ class SetPolicyTraining(Trainer):
         teacher: Teacher = RoundTeacher() if stage == "round" else HorizonTeacher()
         number = STAGES.index(stage)
         names = list(self._worlds)
-        fresh: list[LabelledRound] = []
+        calls = []
         for episode in range(_EPISODES):
-            at = k * _EPISODES + episode
+            world = self._worlds[names[(k * _EPISODES + episode) % len(names)]]
             rng = step_rng(self.seed, number, k, episode)
-            fresh += label_rounds(
-                self.network,
-                self._worlds[names[at % len(names)]],
-                _seed_of(TRAINING_SEEDS, rng),
-                teacher,
-                rng,
-                rate=_LABEL_RATE,
-                guidance=_FIRST_GUIDANCE if k == 0 else 0.0,
-            )
+            seed = _seed_of(TRAINING_SEEDS, rng)
+            guidance = _FIRST_GUIDANCE if k == 0 else 0.0
+            calls.append((self.network, world, seed, teacher, rng, _LABEL_RATE, guidance))
+        fresh = [one for labelled in self.rollouts(label_rounds, calls) for one in labelled]
         name = f"labels-{stage}-{k:04d}.npz"
         save_rounds(self._folder / name, fresh)
         self._files.append(name)
@@ -252,18 +247,15 @@ class SetPolicyTraining(Trainer):
         rng = step_rng(self.seed, STAGES.index("reward"), k)
         names = list(self._worlds)
         drawn = rng.permutation(len(names))[: min(_INSTANCES, len(names))]
-        trials = [
-            Trial(self.network, self._worlds[names[i]], _seed_of(TRAINING_SEEDS, rng))
-            for i in drawn
-        ]
+        trials = [Trial(self._worlds[names[i]], _seed_of(TRAINING_SEEDS, rng)) for i in drawn]
         parameters = list(self.network.worth.parameters())
         weights = get_weights(parameters)
 
-        def cost(candidate: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-            set_weights(parameters, candidate)
-            return np.array([trial.stretch() for trial in trials])
+        def costs(candidates: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+            calls = [(self.network, candidate, trials) for candidate in candidates]
+            return np.array(self.rollouts(_stretches, calls))
 
-        gradient, seen = estimate_gradient(cost, weights, pairs=_PAIRS, spread=_SPREAD, rng=rng)
+        gradient, seen = estimate_gradient(costs, weights, pairs=_PAIRS, spread=_SPREAD, rng=rng)
         self._climber.rate = _EVOLUTION_RATE * (1.0 - 0.9 * k / count)
         set_weights(parameters, self._climber.step(weights, gradient))
         if (k + 1) % _VALIDATE_EVERY and k + 1 < count:
@@ -274,7 +266,8 @@ class SetPolicyTraining(Trainer):
 
     def _validate(self) -> float:
         """Return the mean stretch on the validation instances; keep the policy if it is best."""
-        value = float(np.mean([trial.stretch() for trial in self._trials]))
+        calls = [(trial, self.network) for trial in self._trials]
+        value = float(np.mean(self.rollouts(Trial.stretch, calls)))
         self._keep_best(value)
         return value
 
@@ -283,7 +276,7 @@ class SetPolicyTraining(Trainer):
         """Return the trials of validation, always the same."""
         seeds = VALIDATION_SEEDS[: self._validation]
         worlds = self._worlds.values()
-        return [Trial(self.network, world, seed) for world in worlds for seed in seeds]
+        return [Trial(world, seed) for world in worlds for seed in seeds]
 
     # The model card and checkpoints.
 
@@ -345,3 +338,11 @@ class SetPolicyTraining(Trainer):
 
 def _seed_of(seeds: Sequence[int], rng: np.random.Generator) -> int:
     return seeds[int(rng.integers(len(seeds)))]
+
+
+def _stretches(
+    network: SetPolicy, candidate: npt.NDArray[np.float64], trials: Sequence[Trial]
+) -> list[float]:
+    """Return the stretches of a network whose layer that weighs jobs has other weights."""
+    set_weights(list(network.worth.parameters()), candidate)
+    return [trial.stretch(network) for trial in trials]

@@ -116,7 +116,7 @@ class WindowTraining(Trainer):
         self.settings = asdict(plan) | {"dl2": settings.fingerprint, "seed": seed}
         self.spec = settings.spec
         self._folder = Path(folder)
-        self._teacher = make_scheduler(plan.teacher)
+        make_scheduler(plan.teacher)  # an unknown one is refused before any work is done
         self._fitter = torch.optim.Adam(self.network.parameters(), plan.lr)
         self._files: list[str] = []
         self._parts: list[Shown] = []
@@ -127,17 +127,11 @@ class WindowTraining(Trainer):
         """Take one iteration of DAgger; return in words how it went."""
         with single_thread():
             k, plan = self.step, self.plan
-            forward = None if k == 0 else DenseForward(self.network)
-            parts = [
-                play(
-                    plan.dl2.world.training(self.seed, k * plan.traces + trace),
-                    self._teacher,
-                    WindowSlot(plan.dl2.features, name="pupil"),
-                    forward,
-                    plan.max_slots,
-                )
-                for trace in range(plan.traces)
-            ]
+            network = None if k == 0 else self.network
+            traces = range(k * plan.traces, (k + 1) * plan.traces)
+            parts = self.rollouts(
+                play_trace, [(plan, self.seed, trace, network) for trace in traces]
+            )
             name = f"states-{k:04d}.npz"
             save_shown(self._folder / name, join(parts))
             self._files.append(name)
@@ -210,6 +204,27 @@ class WindowTraining(Trainer):
             curve_step="iteration",
             curve_value="mean JCT, slots",
         )
+
+
+def play_trace(plan: WindowPlan, seed: int, trace: int, network: DenseNetwork | None) -> Shown:
+    """Play a training trace of a plan and label every state on the way, as `play` does.
+
+    Parameters
+    ----------
+    plan, seed
+        The training.
+    trace
+        Number of the trace.
+    network
+        Whose likeliest actions are taken, or None to take the teacher's steps.
+    """
+    return play(
+        plan.dl2.world.training(seed, trace),
+        make_scheduler(plan.teacher),
+        WindowSlot(plan.dl2.features, name="pupil"),
+        None if network is None else DenseForward(network),
+        plan.max_slots,
+    )
 
 
 def play(

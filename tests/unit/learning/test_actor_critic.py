@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ pytestmark = need_torch()
 
 import torch  # noqa: E402
 
+from alloc.errors import SolverError  # noqa: E402
 from alloc.instances.learning_worlds import TINY  # noqa: E402
 from alloc.learning.actor_critic.rollout import Played, play  # noqa: E402
 from alloc.learning.actor_critic.selector import selector_task  # noqa: E402
@@ -26,6 +28,11 @@ from alloc.learning.training import train  # noqa: E402
 from alloc.schedulers import make_scheduler  # noqa: E402
 from alloc.simulation import completion_times_s, simulate  # noqa: E402
 
+KINDS = [
+    "loky",
+    pytest.param("dask", marks=pytest.mark.dask),
+    pytest.param("ray", marks=pytest.mark.ray),
+]
 SMALL = replace(EPISODES, num_jobs=8)
 
 
@@ -130,3 +137,50 @@ def test_minutes_become_updates() -> None:
     task = selector_task()
     assert Plan.of_minutes(task, 1.0).updates == round(60 / task.step_s)
     assert Plan.of_minutes(task, 0.001).updates == 1
+
+
+def same(one: ActorCriticTraining, other: ActorCriticTraining) -> bool:
+    ours, theirs = one.actor.state_dict(), other.actor.state_dict()
+    return all(torch.equal(weights, theirs[name]) for name, weights in ours.items())
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("kind", KINDS)
+def test_rollouts_on_workers_train_the_same_weights(tmp_path: Path, kind: str) -> None:
+    """Chance comes from the seed of each episode, whoever plays it."""
+    alone = ActorCriticTraining(tiny_selector(), PLAN, seed=3)
+    hours = train(alone, tmp_path / "alone")
+    together = ActorCriticTraining(tiny_selector(), PLAN, seed=3)
+    done: list[int] = []
+    spent = train(
+        together,
+        tmp_path / "together",
+        report=lambda step, total, said: done.append(together.crew is not None),
+        jobs=2,
+        parallel=kind,
+    )
+    assert all(done)
+    assert same(alone, together)
+    assert alone.curve.to_list() == together.curve.to_list()
+    # What the workers did is part of the hours on the card.
+    assert 0 < together.elsewhere_s <= 3600 * spent
+    assert hours > 0
+
+
+def die(instance: Any) -> None:
+    os._exit(1)
+
+
+@pytest.mark.long
+def test_a_worker_that_dies_is_a_sentence_and_the_training_goes_on_later(tmp_path: Path) -> None:
+    training = ActorCriticTraining(tiny_selector(), PLAN, seed=3)
+
+    def kill(step: int, total: int, said: str) -> None:
+        training.rollouts(die, [(None,), (None,)])
+
+    with pytest.raises(SolverError, match="train: a worker process died"):
+        train(training, tmp_path, report=kill, jobs=2)
+    again = ActorCriticTraining(tiny_selector(), PLAN, seed=3)
+    steps: list[int] = []
+    train(again, tmp_path, report=lambda step, total, said: steps.append(step))
+    assert steps == [2, 3, 4]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from needs import need_torch
 
@@ -17,6 +19,10 @@ from alloc.learning.imitation.evolution import (  # noqa: E402
 )
 
 
+def of_each(cost: Callable[..., np.ndarray]) -> Callable[[np.ndarray], np.ndarray]:
+    return lambda candidates: np.array([cost(weights) for weights in candidates])
+
+
 def test_the_gradient_of_a_slope_points_up_it() -> None:
     """On a linear cost the estimate is the slope, up to the scale that instances are given."""
     slope = np.array([3.0, -4.0])
@@ -25,7 +31,7 @@ def test_the_gradient_of_a_slope_points_up_it() -> None:
         return np.array([weights @ slope, 100 * weights @ slope])
 
     rng = np.random.default_rng(0)
-    gradient, seen = estimate_gradient(cost, np.ones(2), pairs=4000, spread=0.1, rng=rng)
+    gradient, seen = estimate_gradient(of_each(cost), np.ones(2), pairs=4000, spread=0.1, rng=rng)
     cosine = gradient @ slope / np.linalg.norm(gradient) / np.linalg.norm(slope)
     assert cosine > 0.99
     assert np.isclose(seen, (-1 - 100) / 2)
@@ -41,7 +47,9 @@ def test_no_instance_drowns_the_others() -> None:
             return np.array([scale * weights @ one, weights @ two])
 
         rng = np.random.default_rng(1)
-        gradients.append(estimate_gradient(cost, np.zeros(2), pairs=50, spread=0.1, rng=rng)[0])
+        gradients.append(
+            estimate_gradient(of_each(cost), np.zeros(2), pairs=50, spread=0.1, rng=rng)[0]
+        )
     assert np.allclose(gradients[0], gradients[1])
 
 
@@ -55,7 +63,7 @@ def test_descent_finds_the_minimum_and_goes_on_from_its_state() -> None:
     def descend(weights: np.ndarray, climber: Adam, steps: range) -> np.ndarray:
         for step in steps:
             rng = np.random.default_rng([7, step])
-            gradient, _ = estimate_gradient(cost, weights, pairs=8, spread=0.05, rng=rng)
+            gradient, _ = estimate_gradient(of_each(cost), weights, pairs=8, spread=0.05, rng=rng)
             climber.rate = 0.1 * (1 - step / 150)
             weights = climber.step(weights, gradient)
         return weights

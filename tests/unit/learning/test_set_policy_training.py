@@ -73,6 +73,15 @@ def straight(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.long
+def test_rollouts_on_workers_train_the_same_weights(
+    straight: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Labels, evolution and validation: each simulation knows nothing of the others."""
+    train(training(tmp_path), tmp_path, jobs=2)
+    same(straight, tmp_path)
+
+
+@pytest.mark.long
 def test_interrupted_at_random_moments_it_ends_in_the_same_weights(
     straight: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

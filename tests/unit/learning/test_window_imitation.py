@@ -97,6 +97,16 @@ def test_labels_are_for_the_states_that_the_network_comes_to() -> None:
     assert sum(row.tobytes() not in seen for row in own.states) > 0.5 * len(own.states)
 
 
+@pytest.mark.long
+def test_rollouts_on_workers_train_the_same_weights(straight: Path, tmp_path: Path) -> None:
+    """Each trace is played by itself."""
+    train(WindowTraining(tmp_path, PLAN), tmp_path, jobs=2)
+    network, curve = outcome(tmp_path)
+    ours, our_curve = outcome(straight)
+    assert curve == our_curve
+    assert all(torch.equal(ours[name], network[name]) for name in ours)
+
+
 def test_interrupted_it_ends_in_the_same_weights(
     straight: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
