@@ -5,11 +5,16 @@ Objectives, checker, simulator and report all use it, so that they cannot disagr
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+import numpy.typing as npt
+
 from alloc.problems.allocation.instance import Instance
 from alloc.problems.allocation.outages import Downtime, saved_s
+from alloc.problems.allocation.run_columns import UNKNOWN, RunColumns
 from alloc.problems.allocation.solution import Assignment, Run, Schedule, TaskPlacement
 from alloc.problems.allocation.stages import ends_of_jobs
 from alloc.units import MILLI
@@ -137,4 +142,61 @@ def completions(instance: Instance, schedule: Schedule) -> dict[str, float | Non
 
 def ends_of_parts(instance: Instance, schedule: Schedule) -> dict[str, float | None]:
     """Return the completion of every job of an instance unfolded, so also of each stage."""
-    return {part: found.completion_s for part, found in progress_of(instance, schedule).items()}
+    instance = instance.unfolded
+    columns = RunColumns(instance, schedule.runs)
+    single, end_s = ends_of_single_runs(instance, columns)
+    known = dict(zip(columns.job[single].tolist(), end_s.tolist(), strict=True))
+    if len(known) == len(instance.jobs) and not np.isnan(end_s).any():
+        return {job.id: known[j] for j, job in enumerate(instance.jobs)}
+    running = {assignment.job: assignment for assignment in instance.running}
+    runs_of, downtime = schedule.runs_of, instance.downtime
+    ends: dict[str, float | None] = {}
+    for j, job in enumerate(instance.jobs):
+        if j in known:
+            ends[job.id] = None if math.isnan(known[j]) else known[j]
+        else:
+            own = runs_of.get(job.id, ())
+            ends[job.id] = follow(job, own, running.get(job.id), downtime).completion_s
+    return ends
+
+
+def ends_of_single_runs(
+    instance: Instance, columns: RunColumns
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
+    """Return what `follow` says of jobs with one run, all at once and to the last digit.
+
+    Parameters
+    ----------
+    instance
+        The problem, unfolded.
+    columns
+        Runs of its jobs.
+
+    Returns
+    -------
+    tuple of array
+        Positions of the runs that are the only ones of their jobs, and of jobs that did not run
+        before the start; and the completions of these jobs, seconds, NaN for those that do not
+        complete. Both of shape (such jobs,); none where hosts may go down.
+    """
+    jobs = instance.jobs
+    num_runs = np.bincount(columns.job[columns.job != UNKNOWN], minlength=len(jobs))
+    once = num_runs == 1
+    once[[instance.job_index[assignment.job] for assignment in instance.running]] = False
+    if instance.outages:
+        once[:] = False
+    # The last flag is of jobs and configurations that are not known.
+    single = np.flatnonzero(np.append(once, False)[columns.job] & (columns.kind != UNKNOWN))
+    own = [jobs[j] for j in columns.job[single].tolist()]
+    left = np.array([job.work_left for job in own], dtype=float)
+    tolerance = WORK_TOLERANCE * np.array([job.work for job in own], dtype=float)
+    pause_left = np.array([job.restart_cost_s if job.work_done > 0 else 0.0 for job in own])
+    rates = np.array([kind.rate for kind in columns.kinds], dtype=float)
+    rate = rates[columns.kind[single]]
+    start_s, until_s = columns.start_s[single], columns.end_s[single]
+    with np.errstate(divide="ignore", invalid="ignore"):  # rates of 0, times that are no numbers
+        pause = np.minimum(pause_left, until_s - start_s)
+        done = rate * (until_s - start_s - pause)
+        end_s = np.minimum(start_s + pause + left / rate, until_s)
+        end_s[~((rate > 0) & (done >= left - tolerance))] = np.nan
+    return single, end_s

@@ -24,6 +24,7 @@ from alloc.simulation.engine import Engine, Progress
 from alloc.simulation.information import Forecast, require_knowledge
 from alloc.simulation.result import SimulationResult
 from alloc.simulation.slots import SlotClock
+from alloc.simulation.stream import stream_of
 from alloc.verification import verify
 from alloc.verification.time import TIME_TOLERANCE_S
 from alloc.workload import Job
@@ -163,6 +164,26 @@ class Simulation:
         self._engine.accept(decision, took_s)
         self._clock.apply(decision)
 
+    def run(self, policy: Scheduler) -> None:
+        """Run to the end as a scheduler decides.
+
+        Parameters
+        ----------
+        policy
+            The scheduler, reset.
+
+        Raises
+        ------
+        SimulationError
+            If a decision breaks a rule, or the scheduler fails or stalls.
+        """
+        if (stream := stream_of(self._engine, policy)) is not None:
+            self._over = True
+            stream.run()
+            return
+        while (state := self.next_decision()) is not None:
+            self.apply(_decision(policy, state))
+
     def stop(self, *, interrupted: bool = False) -> None:
         """End the simulation here; jobs that are left count as unfinished.
 
@@ -294,8 +315,7 @@ def simulate(
     require_honoured(policy, instance)
     _asked(policy, "when it is reset", policy.reset)
     try:
-        while (state := simulation.next_decision()) is not None:
-            simulation.apply(_decision(policy, state))
+        simulation.run(policy)
     except KeyboardInterrupt:
         if not keep_interrupted:
             raise

@@ -9,7 +9,10 @@ import math
 from collections.abc import Iterable
 from dataclasses import replace
 
+import numpy as np
+
 from alloc.problems.allocation.instance import Instance
+from alloc.problems.allocation.run_columns import UNKNOWN, RunColumns
 from alloc.problems.allocation.solution import Allocation, Run, Schedule, Solution
 from alloc.verification.capacity import check_capacity
 from alloc.verification.claims import check_claims as check_claims
@@ -18,7 +21,7 @@ from alloc.verification.outages import check_outages
 from alloc.verification.placement import check_assignment
 from alloc.verification.precedence import check_precedence
 from alloc.verification.rules import check_affinities
-from alloc.verification.time import check_runs
+from alloc.verification.time import check_times
 from alloc.verification.violation import Violation as Violation
 
 
@@ -95,22 +98,15 @@ def _check_assignments(instance: Instance, allocation: Allocation) -> list[Viola
 
 
 def _verify_schedule(instance: Instance, schedule: Schedule) -> list[Violation]:
+    """Check a schedule: all at once what is plain, one by one what is not or may be wrong."""
+    runs = schedule.runs
+    columns = RunColumns(instance, runs)
     found: list[Violation] = []
-    sound: list[Run] = []
-    for run in schedule.runs:
-        problems = list(check_assignment(instance, run.job, run.configuration, run.tasks))
-        found += problems
-        if not any(v.code in ("unknown_job", "unknown_configuration") for v in problems):
-            sound.append(run)
-    running = {assignment.job: assignment for assignment in instance.running}
-    by_job: dict[str, list[Run]] = {}
-    for run in sorted(sound, key=lambda r: r.start_s):
-        by_job.setdefault(run.job, []).append(run)
-    for job in instance.jobs:
-        runs = by_job.get(job.id, [])
-        refused = job.refusable and not runs and job.id in schedule.unplaced
-        for violation in check_runs(instance, job, runs, running.get(job.id)):
-            if violation.code != "incomplete" or not refused:
-                found.append(violation)
-    found += [*check_capacity(instance, sound), *check_affinities(instance, sound)]
-    return [*found, *check_outages(instance, sound)]
+    for k in np.flatnonzero(~columns.well_placed).tolist():
+        found += check_assignment(instance, runs[k].job, runs[k].configuration, runs[k].tasks)
+    if (columns.kind == UNKNOWN).any():
+        runs = [run for run, kind in zip(runs, columns.kind.tolist(), strict=True) if kind >= 0]
+        columns = RunColumns(instance, runs)
+    found += check_times(instance, runs, columns, schedule.unplaced)
+    found += [*check_capacity(instance, runs, columns), *check_affinities(instance, runs)]
+    return [*found, *check_outages(instance, runs)]
