@@ -134,16 +134,30 @@ def progress_of(instance: Instance, schedule: Schedule) -> dict[str, Progress]:
     }
 
 
-def completions(instance: Instance, schedule: Schedule) -> dict[str, float | None]:
-    """Return the completion of every job in seconds, None for jobs that do not complete."""
-    ends = ends_of_parts(instance, schedule)
+def completions(
+    instance: Instance, schedule: Schedule, columns: RunColumns | None = None
+) -> dict[str, float | None]:
+    """Return the completion of every job in seconds, None for jobs that do not complete.
+
+    Parameters
+    ----------
+    instance
+        The problem.
+    schedule
+        A schedule.
+    columns
+        Its runs, where they are made already.
+    """
+    ends = ends_of_parts(instance, schedule, columns)
     return ends if instance.unfolded is instance else ends_of_jobs(instance, ends)
 
 
-def ends_of_parts(instance: Instance, schedule: Schedule) -> dict[str, float | None]:
+def ends_of_parts(
+    instance: Instance, schedule: Schedule, columns: RunColumns | None = None
+) -> dict[str, float | None]:
     """Return the completion of every job of an instance unfolded, so also of each stage."""
     instance = instance.unfolded
-    columns = RunColumns(instance, schedule.runs)
+    columns = RunColumns(instance, schedule.runs) if columns is None else columns
     single, end_s = ends_of_single_runs(instance, columns)
     known = dict(zip(columns.job[single].tolist(), end_s.tolist(), strict=True))
     if len(known) == len(instance.jobs) and not np.isnan(end_s).any():

@@ -2,68 +2,105 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
-from collections.abc import Sequence
-from dataclasses import dataclass
+from operator import attrgetter, itemgetter
 
 from alloc.topology import Topology
 from alloc.units import RESOURCES
-from alloc.workload import Configuration
+from alloc.workload import Configuration, TaskGroup
 
 Row = tuple[int, int, int]
 """GPU, CPU and memory."""
 
-Placed = list[tuple[int, int, int]]
-"""Position of the group, of the host, and number of tasks on it."""
-
 _NUM_BASE = len(RESOURCES)
+_CODES = 1 << 32
+"""Numbers of tasks of a group on one host, at most: each has a code of its own."""
 
 
-@dataclass(frozen=True, slots=True)
-class PlainGang:
-    """A gang that asks for whole GPUs, CPU and memory, on any hosts or those with one GPU type.
+class HostClass:
+    """Hosts on which equally much is free.
 
     Parameters
     ----------
-    groups
-        For each task group, in the order of placing: its position in the configuration, the number
-        of tasks, and what one of them asks for: GPU, CPU and memory.
-    gpu_milli
-        What all tasks ask for, milli-GPU.
-    gpu_type
-        GPU type that the hosts must have, or None.
+    free
+        What is free on each of them.
+
+    Attributes
+    ----------
+    hosts
+        Their positions, as the bits of a number: so the first is found at once.
+    after
+        The class of a host once tasks are taken from it or given back, by the code of the tasks.
     """
 
-    groups: tuple[tuple[int, int, Row], ...]
-    gpu_milli: int
-    gpu_type: str | None
+    __slots__ = ("after", "free", "hosts")
+
+    def __init__(self, free: Row) -> None:
+        self.free = free
+        self.hosts = 0
+        self.after: dict[int, HostClass] = {}
 
 
-def plain_gang(configuration: Configuration) -> PlainGang | None:
-    """Return a configuration as a plain gang, or None if it asks for more than one may."""
-    groups = configuration.tasks
-    if configuration.within is not None or len(configuration.demand) != _NUM_BASE:
-        return None
-    if any(g.shares_gpu or g.gpu_memory_mib or g.mig_profile is not None for g in groups):
-        return None
-    # As `HostPool` does: groups that need GPUs go first.
-    order = sorted(range(len(groups)), key=lambda k: groups[k].demand, reverse=True)
-    return PlainGang(
-        tuple(
-            (k, groups[k].count, (groups[k].gpu_milli, groups[k].cpu_milli, groups[k].memory_mib))
-            for k in order
-        ),
-        configuration.demand[0],
-        configuration.gpu_type,
-    )
+class Ask:
+    """A task group, and what is known of the classes that have room for it.
+
+    Parameters
+    ----------
+    group
+        The tasks.
+    position
+        Of the group in its configuration.
+    code
+        Tells it from other groups; less than its amounts are apart.
+    among
+        The hosts that it may stand on, as bits.
+
+    Attributes
+    ----------
+    whole
+        The classes with room for all tasks on each host, from the least room to the most.
+    parts
+        Those with room for some: rank, room for so many tasks, and class, by rank.
+    num_known
+        How many classes were looked at.
+    """
+
+    __slots__ = ("among", "code", "count", "each", "num_known", "parts", "position", "whole")
+
+    def __init__(self, group: TaskGroup, position: int, code: int, among: int) -> None:
+        self.each: Row = (group.gpu_milli, group.cpu_milli, group.memory_mib)
+        self.count = group.count
+        self.position = position
+        self.code = code
+        self.among = among
+        self.whole: list[HostClass] = []
+        self.parts: list[tuple[Row, int, HostClass]] = []
+        self.num_known = 0
+
+    def room(self, free: Row) -> int:
+        """Return how many tasks fit on a host with so much free, at most all."""
+        fits = [have // need for have, need in zip(free, self.each, strict=True) if need]
+        return min([self.count, *fits])
+
+    def forget(self) -> None:
+        """Forget all classes."""
+        self.whole.clear()
+        self.parts.clear()
+        self.num_known = 0
+
+
+Gang = tuple[int, tuple[Ask, ...]]
+"""What all tasks ask for, milli-GPU, and the task groups in the order of placing."""
+
+Placed = list[tuple[Ask, int, int]]
+"""Task group, position of the host, and number of tasks on it."""
 
 
 class HostClasses:
     """Free capacity of hosts, of which those with equally much free are one class.
 
-    Plain gangs are placed by best fit exactly as by `HostPool`, at a cost that grows with the
-    number of classes in place of that of hosts: a host looks like thousands of others where tasks
-    are alike. The hosts of a class are the bits of a number, so that the first is found at once.
+    Gangs of whole GPUs are placed by best fit exactly as by `HostPool`, at a cost that grows with
+    the number of classes in place of that of hosts: a host looks like thousands of others where
+    tasks are alike.
 
     Parameters
     ----------
@@ -72,122 +109,161 @@ class HostClasses:
     """
 
     def __init__(self, topology: Topology) -> None:
-        self._at: list[Row] = [(gpu, cpu, mem) for gpu, cpu, mem in topology.capacity.tolist()]
-        self._hosts: dict[Row, int] = {}
-        for h, free in enumerate(self._at):
-            self._hosts[free] = self._hosts.get(free, 0) | 1 << h
-        # The classes that have hosts, from the least room to the most.
-        self._order = sorted(self._hosts)
-        self._of_type: dict[str | None, int] = {None: (1 << len(self._at)) - 1}
-        for h, gpu_type in enumerate(topology.gpu_types):
+        rows: list[Row] = [(gpu, cpu, memory) for gpu, cpu, memory in topology.capacity.tolist()]
+        self._classes: dict[Row, HostClass] = {}
+        # In the order in which they came up.
+        self._all: list[HostClass] = []
+        self._at = [self._class(row) for row in rows]
+        self._of_type: dict[str, int] = {}
+        for h, (own, gpu_type) in enumerate(zip(self._at, topology.gpu_types, strict=True)):
+            own.hosts |= 1 << h
             if gpu_type is not None:
                 self._of_type[gpu_type] = self._of_type.get(gpu_type, 0) | 1 << h
-        self.free_gpu = sum(free[0] for free in self._at)
+        self._asks: list[Ask] = []
+        self._max_classes = 2 * len(rows) + 64  # no more than one a host has hosts
+        self.free_gpu = sum(row[0] for row in rows)
         """Free GPU of all hosts, milli-GPU."""
 
     def free(self, host: int) -> Row:
         """Return what is free on the host at a position."""
-        return self._at[host]
+        return self._at[host].free
 
-    def place(self, gang: PlainGang) -> Placed | None:
-        """Place a gang by best fit and take its capacity, or return None and do nothing."""
-        if gang.gpu_milli > self.free_gpu:
+    def gang(self, configuration: Configuration) -> Gang | None:
+        """Return a configuration as this places it, or None if it asks for more than it knows.
+
+        It knows whole GPUs, CPU and memory, on any hosts or on those with one GPU type.
+        """
+        groups = configuration.tasks
+        if configuration.within is not None or len(configuration.demand) != _NUM_BASE:
             return None
-        among = self._of_type.get(gang.gpu_type, 0)
+        if any(g.shares_gpu or g.gpu_memory_mib or g.mig_profile is not None for g in groups):
+            return None
+        among = (1 << len(self._at)) - 1
+        if configuration.gpu_type is not None:
+            among = self._of_type.get(configuration.gpu_type, 0)
+        asks = []
+        # As `HostPool` does: groups that need GPUs go first.
+        for k in sorted(range(len(groups)), key=lambda k: groups[k].demand, reverse=True):
+            asks.append(Ask(groups[k], k, _CODES * (len(self._asks) + 1), among))
+            self._asks.append(asks[-1])
+        return configuration.demand[0], tuple(asks)
+
+    def place(self, gang: Gang) -> Placed | None:
+        """Place a gang by best fit and take its capacity, or return None and do nothing."""
+        gpu, asks = gang
+        if gpu > self.free_gpu:
+            return None
+        if len(self._all) > self._max_classes:
+            self._forget()
         placed: Placed = []
-        for k, count, each in gang.groups:
-            gpu, cpu, memory = each
-            need = (gpu * count, cpu * count, memory * count)
-            h = self._fullest(need, among)
-            if h >= 0:
-                self._add(h, need, -1)
-                placed.append((k, h, count))
-                continue
-            chosen = self._spread(count, each, among)
-            if chosen is None:
-                self.release(gang, placed)
-                return None
-            for h, n in chosen:
-                self._add(h, each, -n)
-                placed.append((k, h, n))
+        at = self._at
+        for ask in asks:
+            if ask.num_known < len(self._all):
+                self._learn(ask)
+            among, count = ask.among, ask.count
+            for own in ask.whole:
+                hosts = own.hosts & among
+                if hosts:
+                    first = hosts & -hosts
+                    h = first.bit_length() - 1
+                    after = own.after.get(ask.code + count) or self._after(own, ask, count, -1)
+                    own.hosts ^= first
+                    after.hosts |= first
+                    at[h] = after
+                    placed.append((ask, h, count))
+                    break
+            else:
+                if not self._spread(ask, placed):
+                    self._give_back(placed)
+                    return None
+        self.free_gpu -= gpu
         return placed
 
-    def release(self, gang: PlainGang, placed: Placed) -> None:
+    def release(self, gang: Gang, placed: Placed) -> None:
         """Give back the capacity of a placed gang."""
-        for k, h, n in placed:
-            for own, _, each in gang.groups:
-                if own == k:
-                    self._add(h, each, n)
+        self._give_back(placed)
+        self.free_gpu += gang[0]
 
-    def _fullest(self, need: Row, among: int) -> int:
-        """Return the host with the least room that holds all, the first of equals, or -1."""
-        order = self._order
-        _, cpu, memory = need
-        for i in range(bisect_left(order, need), len(order)):
-            free = order[i]
-            # The first GPUs come first in the order: what follows has as many.
-            if free[1] >= cpu and free[2] >= memory:
-                hosts = self._hosts[free] & among
-                if hosts:
-                    return (hosts & -hosts).bit_length() - 1
-        return -1
+    def _give_back(self, placed: Placed) -> None:
+        at = self._at
+        for ask, h, count in placed:
+            own, bit = at[h], 1 << h
+            after = own.after.get(-ask.code - count) or self._after(own, ask, count, 1)
+            own.hosts ^= bit
+            after.hosts |= bit
+            at[h] = after
 
-    def _spread(self, count: int, each: Row, among: int) -> Sequence[tuple[int, int]] | None:
-        """Return hosts and numbers of tasks, the roomiest first, or None if the hosts lack room.
-
-        GPUs left on a host count first for tasks without GPUs, so that these keep away from them.
-        """
-        gpu, cpu, memory = each
-        by_rank: dict[Row, int] = {}
-        rooms = 0
-        for i in range(bisect_left(self._order, each), len(self._order)):
-            free = self._order[i]
-            hosts = self._hosts[free] & among
+    def _spread(self, ask: Ask, placed: Placed) -> bool:
+        """Place the tasks of a group that no host holds whole, the roomiest hosts first."""
+        among, left = ask.among, ask.count
+        chosen: list[tuple[int, int]] = []
+        rooms, last = 0, None
+        for rank, room, own in ask.parts:
+            hosts = own.hosts & among
             if not hosts:
                 continue
-            room = min(
-                count,
-                free[0] // gpu if gpu else count,
-                free[1] // cpu if cpu else count,
-                free[2] // memory if memory else count,
-            )
-            if room:
-                rank = (-room, free[0], free[1]) if gpu else (free[0], -room, free[1])
-                by_rank[rank] = by_rank.get(rank, 0) | hosts
-                rooms += room * hosts.bit_count()
-        if rooms < count:
-            return None
-        chosen: list[tuple[int, int]] = []
-        left = count
-        for rank in sorted(by_rank):
-            hosts, room = by_rank[rank], -rank[0 if gpu else 1]
+            if rank == last:  # of equals the first in the order of hosts
+                chosen[-1] = (room, chosen[-1][1] | hosts)
+            elif rooms >= left:
+                break
+            else:
+                chosen.append((room, hosts))
+                last = rank
+            rooms += room * hosts.bit_count()
+        if rooms < left:
+            return False
+        at = self._at
+        for room, hosts in chosen:
             while hosts:
                 first = hosts & -hosts
                 hosts ^= first
-                chosen.append((first.bit_length() - 1, min(room, left)))
-                left -= room
-                if left <= 0:
-                    return chosen
+                h = first.bit_length() - 1
+                count = room if room < left else left
+                own = at[h]
+                after = own.after.get(ask.code + count) or self._after(own, ask, count, -1)
+                own.hosts ^= first
+                after.hosts |= first
+                at[h] = after
+                placed.append((ask, h, count))
+                left -= count
+                if not left:
+                    return True
         raise AssertionError("there is room for all tasks")
 
-    def _add(self, h: int, each: Row, count: int) -> None:
-        """Move a host to the class with so many times a demand more free on it."""
-        before = self._at[h]
-        after = (
-            before[0] + each[0] * count,
-            before[1] + each[1] * count,
-            before[2] + each[2] * count,
-        )
-        bit = 1 << h
-        rest = self._hosts[before] ^ bit
-        if rest:
-            self._hosts[before] = rest
-        else:
-            del self._hosts[before]
-            del self._order[bisect_left(self._order, before)]
-        hosts = self._hosts.get(after, 0)
-        if not hosts:
-            insort(self._order, after)
-        self._hosts[after] = hosts | bit
-        self._at[h] = after
-        self.free_gpu += each[0] * count
+    def _learn(self, ask: Ask) -> None:
+        """Look at the classes that came up since the last time."""
+        gpu, count = ask.each[0], ask.count
+        for own in self._all[ask.num_known :]:
+            free, room = own.free, ask.room(own.free)
+            if room == count:
+                ask.whole.append(own)
+            elif room > 0:
+                # GPUs left on a host count first for tasks without GPUs: they keep away from them.
+                rank = (-room, free[0], free[1]) if gpu else (free[0], -room, free[1])
+                ask.parts.append((rank, room, own))
+        ask.whole.sort(key=attrgetter("free"))
+        ask.parts.sort(key=itemgetter(0))
+        ask.num_known = len(self._all)
+
+    def _after(self, own: HostClass, ask: Ask, count: int, sign: int) -> HostClass:
+        """Return the class of a host once so many tasks are given back to it or taken (-1)."""
+        change = sign * count
+        gpu, cpu, memory = (a + change * d for a, d in zip(own.free, ask.each, strict=True))
+        after = own.after[-sign * (ask.code + count)] = self._class((gpu, cpu, memory))
+        return after
+
+    def _class(self, free: Row) -> HostClass:
+        own = self._classes.get(free)
+        if own is None:
+            own = self._classes[free] = HostClass(free)
+            self._all.append(own)
+        return own
+
+    def _forget(self) -> None:
+        """Drop the classes without hosts: where no two tasks are alike they would pile up."""
+        self._all = [own for own in self._all if own.hosts]
+        self._classes = {own.free: own for own in self._all}
+        for own in self._all:
+            own.after.clear()
+        for ask in self._asks:
+            ask.forget()

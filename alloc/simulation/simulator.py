@@ -9,8 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from alloc.collector import collector_paused
 from alloc.errors import AllocError, InstanceError, SimulationError
 from alloc.problems.allocation.instance import Instance
+from alloc.problems.allocation.run_columns import RunColumns
 from alloc.problems.allocation.solution import Schedule
 from alloc.problems.allocation.stages import ends_of_jobs, starts_of_jobs
 from alloc.progress import completions
@@ -25,7 +27,7 @@ from alloc.simulation.information import Forecast, require_knowledge
 from alloc.simulation.result import SimulationResult
 from alloc.simulation.slots import SlotClock
 from alloc.simulation.stream import stream_of
-from alloc.verification import verify
+from alloc.verification import check_schedule
 from alloc.verification.time import TIME_TOLERANCE_S
 from alloc.workload import Job
 
@@ -179,7 +181,8 @@ class Simulation:
         """
         if (stream := stream_of(self._engine, policy)) is not None:
             self._over = True
-            stream.run()
+            with collector_paused():
+                stream.run()
             return
         while (state := self.next_decision()) is not None:
             self.apply(_decision(policy, state))
@@ -218,7 +221,8 @@ class Simulation:
                 "simulation is over; go on until next_decision() returns None, or stop() it."
             )
         if check not in self._result:
-            self._result[check] = _result(self.instance, self._engine, self._forecast, check)
+            with collector_paused():
+                self._result[check] = _result(self.instance, self._engine, self._forecast, check)
         return self._result[check]
 
 
@@ -419,9 +423,10 @@ def _check(
 ) -> None:
     """Check the whole schedule, and compare its completions with the simulator's."""
     # So is being stopped, or left out by a policy, before completion.
+    columns = RunColumns(instance.unfolded, schedule.runs)
     broken = [
         v
-        for v in verify(instance, schedule)
+        for v in check_schedule(instance, schedule, columns)
         if v.code not in _LATENESS
         and not (v.code == "incomplete" and v.ids[0] in schedule.unplaced)
     ]
@@ -430,7 +435,7 @@ def _check(
         raise SimulationError(
             f"scheduler {scheduler}: the checker refuses the schedule: {broken[0].sentence}{more}"
         )
-    for job_id, checked in completions(instance, schedule).items():
+    for job_id, checked in completions(instance, schedule, columns).items():
         if checked != completion_s[job_id]:
             raise SimulationError(
                 f'scheduler {scheduler}, job "{job_id}": the simulator completes it at '

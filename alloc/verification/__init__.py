@@ -50,9 +50,7 @@ def verify(
     if isinstance(solution, Allocation):
         found = _verify_allocation(instance, solution)
     else:
-        found = _verify_schedule(instance.unfolded, solution)
-        if instance.unfolded is not instance:
-            found += check_precedence(instance, solution)
+        found = check_schedule(instance, solution, RunColumns(instance.unfolded, solution.runs))
     known: dict[tuple[str, tuple[str, ...]], float] = {}
     for v in accept:
         known[v.code, v.ids] = max(known.get((v.code, v.ids), 0.0), v.amount)
@@ -97,16 +95,29 @@ def _check_assignments(instance: Instance, allocation: Allocation) -> list[Viola
     return [*found, *check_outages(instance, now)]
 
 
-def _verify_schedule(instance: Instance, schedule: Schedule) -> list[Violation]:
-    """Check a schedule: all at once what is plain, one by one what is not or may be wrong."""
+def check_schedule(instance: Instance, schedule: Schedule, columns: RunColumns) -> list[Violation]:
+    """Check a schedule as `verify` does: all at once what is plain, one by one what may be wrong.
+
+    Parameters
+    ----------
+    instance
+        The problem.
+    schedule
+        A schedule.
+    columns
+        Its runs.
+    """
+    asked, instance = instance, instance.unfolded
     runs = schedule.runs
-    columns = RunColumns(instance, runs)
     found: list[Violation] = []
     for k in np.flatnonzero(~columns.well_placed).tolist():
         found += check_assignment(instance, runs[k].job, runs[k].configuration, runs[k].tasks)
     if (columns.kind == UNKNOWN).any():
-        runs = [run for run, kind in zip(runs, columns.kind.tolist(), strict=True) if kind >= 0]
+        runs = tuple(run for run, k in zip(runs, columns.kind.tolist(), strict=True) if k >= 0)
         columns = RunColumns(instance, runs)
     found += check_times(instance, runs, columns, schedule.unplaced)
     found += [*check_capacity(instance, runs, columns), *check_affinities(instance, runs)]
-    return [*found, *check_outages(instance, runs)]
+    found += check_outages(instance, runs)
+    if asked is not instance:
+        found += check_precedence(asked, schedule)
+    return found

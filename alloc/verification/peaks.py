@@ -25,18 +25,22 @@ def peaks_of(
     num_keys
         Number of keys.
     """
-    key = np.concatenate([keys, keys])
-    time = np.concatenate([spans[:, 0], spans[:, 1]])
-    change = np.concatenate([demands, -demands])
-    starts = np.concatenate([np.ones(len(keys)), np.zeros(len(keys))])
-    # What ends at a moment is given back before what starts then takes it.
-    order = np.lexsort((starts, time, key))
-    key, time, change = key[order], time[order], change[order]
-    level = np.cumsum(change, axis=0)  # every key's changes sum to zero, so keys do not mix
+    # What ends at a moment is given back before what starts then takes it: sorts keep the order.
+    order = np.argsort(np.concatenate([spans[:, 1], spans[:, 0]]), kind="stable")
+    key = np.concatenate([keys, keys])[order]
+    narrow = num_keys <= np.iinfo(np.int16).max  # short numbers are sorted by their digits
+    by_key = np.argsort(key.astype(np.int16) if narrow else key, kind="stable")
+    order, key = order[by_key], key[by_key]
+    level = np.concatenate([-demands, demands])[order]
+    np.cumsum(level, axis=0, out=level)  # every key's changes sum to zero, so keys do not mix
     peaks = np.zeros((num_keys, demands.shape[1]), dtype=np.int64)
     times = np.zeros((num_keys, demands.shape[1]))
+    if not len(key):
+        return peaks, times
+    first = np.flatnonzero(np.diff(key, prepend=key[0] - 1))
+    peaks[key[first]] = np.maximum(np.maximum.reduceat(level, first, axis=0), 0)
+    time = np.concatenate([spans[:, 1], spans[:, 0]])[order]
     for r in range(demands.shape[1]):
-        np.maximum.at(peaks[:, r], key, level[:, r])
         at_peak = level[:, r] == peaks[key, r]
         times[key[at_peak], r] = time[at_peak]
     return peaks, times

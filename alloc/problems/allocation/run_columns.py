@@ -103,9 +103,10 @@ class RunColumns:
     def task_count(self) -> Numbers:
         """Number of equal tasks, shape (tasks,); 0 for what is none, `MAX_TASKS` for more."""
         counts = [task.count for run in self._runs for task in run.tasks]
-        if not all(type(count) is int and 0 <= count <= MAX_TASKS for count in counts):
-            counts = [_counted(count) for count in counts]
-        return np.array(counts, dtype=np.int64)
+        found = np.array(counts)
+        if found.dtype != np.int64:  # too large for it, or no whole numbers
+            found = np.array([_counted(count) for count in counts], dtype=np.int64)
+        return np.clip(found, 0, MAX_TASKS)
 
     @cached_property
     def demand(self) -> Numbers:
