@@ -3,7 +3,8 @@
 `alloc.simulation.continuous` with `alloc.schedulers.fifo` says what happens; on what this loop
 takes, it comes to the same decisions, hosts and times, to the last digit. It only leaves out what
 cannot matter there: nobody is paused or moved, so a job starts once, and its end is known when it
-starts. What is decided is checked as a whole in the end, with all else.
+starts. The hosts that it chooses have room, as `alloc.packing.host_classes` knows what is free; the
+checker looks at the whole schedule in the end, as it does after any simulation.
 """
 
 from __future__ import annotations
