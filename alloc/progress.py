@@ -159,15 +159,18 @@ def ends_of_parts(
     instance = instance.unfolded
     columns = RunColumns(instance, schedule.runs) if columns is None else columns
     single, end_s = ends_of_single_runs(instance, columns)
-    known = dict(zip(columns.job[single].tolist(), end_s.tolist(), strict=True))
-    if len(known) == len(instance.jobs) and not np.isnan(end_s).any():
-        return {job.id: known[j] for j, job in enumerate(instance.jobs)}
+    is_known = np.zeros(len(instance.jobs), dtype=bool)
+    is_known[columns.job[single]] = True
+    known_s = np.full(len(instance.jobs), math.nan)
+    known_s[columns.job[single]] = end_s
+    if not np.isnan(known_s).any():
+        return dict(zip([job.id for job in instance.jobs], known_s.tolist(), strict=True))
     running = {assignment.job: assignment for assignment in instance.running}
     runs_of, downtime = schedule.runs_of, instance.downtime
     ends: dict[str, float | None] = {}
-    for j, job in enumerate(instance.jobs):
-        if j in known:
-            ends[job.id] = None if math.isnan(known[j]) else known[j]
+    for job, known, own_s in zip(instance.jobs, is_known.tolist(), known_s.tolist(), strict=True):
+        if known:
+            ends[job.id] = None if math.isnan(own_s) else own_s
         else:
             own = runs_of.get(job.id, ())
             ends[job.id] = follow(job, own, running.get(job.id), downtime).completion_s

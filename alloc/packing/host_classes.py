@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from operator import attrgetter, itemgetter
 
 from alloc.topology import Topology
@@ -47,8 +48,6 @@ class Ask:
     ----------
     group
         The tasks.
-    position
-        Of the group in its configuration.
     code
         Tells it from other groups; less than its amounts are apart.
     among
@@ -62,19 +61,29 @@ class Ask:
         Those with room for some: rank, room for so many tasks, and class, by rank.
     num_known
         How many classes were looked at.
+    known
+        The stands of the group met so far, by host and number of tasks.
     """
 
-    __slots__ = ("among", "code", "count", "each", "num_known", "parts", "position", "whole")
+    __slots__ = ("among", "code", "count", "each", "known", "num_known", "parts", "role", "whole")
 
-    def __init__(self, group: TaskGroup, position: int, code: int, among: int) -> None:
+    def __init__(self, group: TaskGroup, code: int, among: int) -> None:
         self.each: Row = (group.gpu_milli, group.cpu_milli, group.memory_mib)
         self.count = group.count
-        self.position = position
+        self.role = group.role
         self.code = code
         self.among = among
         self.whole: list[HostClass] = []
         self.parts: list[tuple[Row, int, HostClass]] = []
         self.num_known = 0
+        self.known: dict[tuple[int, int], Stand] = {}
+
+    def stand(self, host: int, count: int) -> Stand:
+        """Return the stand of so many tasks on a host: always the same one."""
+        found = self.known.get((host, count))
+        if found is None:
+            found = self.known[host, count] = Stand(self, host, count)
+        return found
 
     def room(self, free: Row) -> int:
         """Return how many tasks fit on a host with so much free, at most all."""
@@ -88,11 +97,45 @@ class Ask:
         self.num_known = 0
 
 
+class Stand:
+    """Tasks of one group on one host.
+
+    Parameters
+    ----------
+    ask
+        The group.
+    host
+        Position of the host.
+    count
+        Number of tasks.
+
+    Attributes
+    ----------
+    bit
+        The host as a bit.
+    taken, given
+        Codes of the tasks, when they are taken from a host and given back.
+    alone
+        The placement of a gang that is nothing but this.
+    """
+
+    __slots__ = ("alone", "ask", "bit", "count", "given", "host", "taken")
+
+    def __init__(self, ask: Ask, host: int, count: int) -> None:
+        self.ask = ask
+        self.host = host
+        self.count = count
+        self.bit = 1 << host
+        self.taken = ask.code + count
+        self.given = -self.taken
+        self.alone: Placed = (self,)
+
+
 Gang = tuple[int, tuple[Ask, ...]]
 """What all tasks ask for, milli-GPU, and the task groups in the order of placing."""
 
-Placed = list[tuple[Ask, int, int]]
-"""Task group, position of the host, and number of tasks on it."""
+Placed = tuple[Stand, ...]
+"""Where the tasks of a gang are."""
 
 
 class HostClasses:
@@ -144,7 +187,7 @@ class HostClasses:
         asks = []
         # As `HostPool` does: groups that need GPUs go first.
         for k in sorted(range(len(groups)), key=lambda k: groups[k].demand, reverse=True):
-            asks.append(Ask(groups[k], k, _CODES * (len(self._asks) + 1), among))
+            asks.append(Ask(groups[k], _CODES * (len(self._asks) + 1), among))
             self._asks.append(asks[-1])
         return configuration.demand[0], tuple(asks)
 
@@ -155,45 +198,44 @@ class HostClasses:
             return None
         if len(self._all) > self._max_classes:
             self._forget()
-        placed: Placed = []
+        stands: list[Stand] = []
         at = self._at
         for ask in asks:
             if ask.num_known < len(self._all):
                 self._learn(ask)
-            among, count = ask.among, ask.count
+            among = ask.among
             for own in ask.whole:
                 hosts = own.hosts & among
                 if hosts:
-                    first = hosts & -hosts
-                    h = first.bit_length() - 1
-                    after = own.after.get(ask.code + count) or self._after(own, ask, count, -1)
-                    own.hosts ^= first
-                    after.hosts |= first
-                    at[h] = after
-                    placed.append((ask, h, count))
+                    stand = ask.stand((hosts & -hosts).bit_length() - 1, ask.count)
+                    after = own.after.get(stand.taken) or self._after(own, stand, -1)
+                    own.hosts ^= stand.bit
+                    after.hosts |= stand.bit
+                    at[stand.host] = after
+                    stands.append(stand)
                     break
             else:
-                if not self._spread(ask, placed):
-                    self._give_back(placed)
+                if not self._spread(ask, stands):
+                    self._give_back(stands)
                     return None
         self.free_gpu -= gpu
-        return placed
+        return stands[0].alone if len(stands) == 1 else tuple(stands)
 
     def release(self, gang: Gang, placed: Placed) -> None:
         """Give back the capacity of a placed gang."""
         self._give_back(placed)
         self.free_gpu += gang[0]
 
-    def _give_back(self, placed: Placed) -> None:
+    def _give_back(self, placed: Iterable[Stand]) -> None:
         at = self._at
-        for ask, h, count in placed:
-            own, bit = at[h], 1 << h
-            after = own.after.get(-ask.code - count) or self._after(own, ask, count, 1)
-            own.hosts ^= bit
-            after.hosts |= bit
-            at[h] = after
+        for stand in placed:
+            own = at[stand.host]
+            after = own.after.get(stand.given) or self._after(own, stand, 1)
+            own.hosts ^= stand.bit
+            after.hosts |= stand.bit
+            at[stand.host] = after
 
-    def _spread(self, ask: Ask, placed: Placed) -> bool:
+    def _spread(self, ask: Ask, stands: list[Stand]) -> bool:
         """Place the tasks of a group that no host holds whole, the roomiest hosts first."""
         among, left = ask.among, ask.count
         chosen: list[tuple[int, int]] = []
@@ -215,17 +257,15 @@ class HostClasses:
         at = self._at
         for room, hosts in chosen:
             while hosts:
-                first = hosts & -hosts
-                hosts ^= first
-                h = first.bit_length() - 1
-                count = room if room < left else left
-                own = at[h]
-                after = own.after.get(ask.code + count) or self._after(own, ask, count, -1)
-                own.hosts ^= first
-                after.hosts |= first
-                at[h] = after
-                placed.append((ask, h, count))
-                left -= count
+                stand = ask.stand((hosts & -hosts).bit_length() - 1, min(room, left))
+                own = at[stand.host]
+                after = own.after.get(stand.taken) or self._after(own, stand, -1)
+                hosts ^= stand.bit
+                own.hosts ^= stand.bit
+                after.hosts |= stand.bit
+                at[stand.host] = after
+                stands.append(stand)
+                left -= stand.count
                 if not left:
                     return True
         raise AssertionError("there is room for all tasks")
@@ -245,11 +285,12 @@ class HostClasses:
         ask.parts.sort(key=itemgetter(0))
         ask.num_known = len(self._all)
 
-    def _after(self, own: HostClass, ask: Ask, count: int, sign: int) -> HostClass:
-        """Return the class of a host once so many tasks are given back to it or taken (-1)."""
-        change = sign * count
-        gpu, cpu, memory = (a + change * d for a, d in zip(own.free, ask.each, strict=True))
-        after = own.after[-sign * (ask.code + count)] = self._class((gpu, cpu, memory))
+    def _after(self, own: HostClass, stand: Stand, sign: int) -> HostClass:
+        """Return the class of a host once tasks are given back to it, or taken (-1)."""
+        many = sign * stand.count
+        gpu, cpu, memory = (a + many * d for a, d in zip(own.free, stand.ask.each, strict=True))
+        after = self._class((gpu, cpu, memory))
+        own.after[stand.given if sign > 0 else stand.taken] = after
         return after
 
     def _class(self, free: Row) -> HostClass:

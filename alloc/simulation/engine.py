@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from array import array
 from bisect import insort
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -94,7 +95,7 @@ class Engine:
         self._arrivals = sorted(first, key=self._arrival_s.__getitem__)[::-1]
         self.num_complete = 0
         self.end_s = 0.0
-        self.decision_s: list[float] = []
+        self.decision_s = array("d")
         self.notes: dict[str, float] = {}
         self.refused: dict[str, float] = {}
         """When jobs were refused, seconds, by id."""

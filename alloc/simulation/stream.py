@@ -14,7 +14,7 @@ import math
 import time
 from collections import deque
 
-from alloc.packing.host_classes import Gang, HostClasses, Placed
+from alloc.packing.host_classes import Gang, HostClasses, Placed, Stand
 from alloc.problems.allocation.instance import Instance
 from alloc.problems.allocation.solution import Run, TaskPlacement
 from alloc.progress import WORK_TOLERANCE, follow
@@ -147,29 +147,35 @@ class Stream:
         record, topology = self._engine.record, self._engine.instance.topology
         jobs, runs = self._engine.instance.jobs, record.runs
         # Equal placements are one object, as there are so many.
-        tasks: dict[tuple[int, str, int], TaskPlacement] = {}
+        known: dict[Stand, TaskPlacement] = {}
+        alone: dict[Stand, tuple[TaskPlacement, ...]] = {}
+
+        def task(stand: Stand) -> TaskPlacement:
+            if stand not in known:
+                host = topology.hosts[stand.host].id
+                known[stand] = TaskPlacement(host, stand.ask.role, stand.count)
+            return known[stand]
+
         ends: dict[str, float | None] = {}
         begun: dict[str, float | None] = {}
-        self._starts.sort()
-        for j, c, start_s, end_s, completion_s, placed in self._starts:
+        starts = self._starts
+        starts.sort(reverse=True)
+        while starts:  # each is let go of once it is a run
+            j, c, start_s, end_s, completion_s, placed = starts.pop()
             job = jobs[j]
             if job.work_done > 0:
                 record.restarts += 1
             if stopped_s <= start_s:
                 continue  # stopped by what happened at its start: no run at all
-            groups = job.configurations[c].tasks
-            on = []
-            for ask, h, count in placed:
-                key = (h, groups[ask.position].role, count)
-                task = tasks.get(key)
-                if task is None:
-                    task = tasks[key] = TaskPlacement(topology.hosts[h].id, key[1], count)
-                on.append(task)
+            if len(placed) > 1:
+                tasks = tuple([task(stand) for stand in placed])
+            elif (tasks := alone.get(placed[0], ())) == ():
+                tasks = alone[placed[0]] = (task(placed[0]),)
             if stopped_s < end_s:
-                run = Run(job.id, c, start_s, stopped_s, tuple(on))
+                run = Run(job.id, c, start_s, stopped_s, tasks)
                 ends[job.id] = follow(job, (run,)).completion_s
             else:
-                run = Run(job.id, c, start_s, end_s, tuple(on))
+                run = Run(job.id, c, start_s, end_s, tasks)
                 ends[job.id] = completion_s
             begun[job.id] = start_s
             runs.append(run)

@@ -37,11 +37,13 @@ def check_capacity(
     """
     columns = RunColumns(instance, runs) if columns is None else columns
     # What is not known is reported by the placement rules.
-    known = np.flatnonzero(columns.task_is_known)
-    if known.size:
-        of_run = columns.task_run[known]
+    known = columns.task_is_known
+    if known.any():
+        of_run, hosts, demands = columns.task_run, columns.task_host, columns.demand
+        if not known.all():
+            of_run, hosts, demands = of_run[known], hosts[known], demands[known]
         spans = np.stack([columns.start_s[of_run], columns.end_s[of_run]], axis=1)
-        yield from _check_totals(instance, columns.task_host[known], spans, columns.demand[known])
+        yield from _check_totals(instance, hosts, spans, demands)
     if any(group.shares_gpu for kind in columns.kinds for group in kind.tasks):
         yield from _check_shares(instance, runs, columns)
     yield from check_gpu_sharing(instance, runs)

@@ -142,8 +142,7 @@ def test_classes_of_hosts_place_as_hosts_do(rng: random.Random) -> None:
             tasks, placed = pool.place(wanted[k]), classes.place(gangs[k])
             assert (tasks is None) == (placed is None)
             if tasks is not None:
-                roles = [group.role for group in wanted[k].tasks]
-                found = [(topology.hosts[h].id, roles[a.position], n) for a, h, n in placed]
+                found = [(topology.hosts[s.host].id, s.ask.role, s.count) for s in placed]
                 assert found == [(task.host, task.role, task.count) for task in tasks]
                 standing.append((k, tasks, placed))
         free = [classes.free(h) for h in range(topology.num_hosts)]
