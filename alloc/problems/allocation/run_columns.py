@@ -78,7 +78,8 @@ class RunColumns:
     def task_run(self) -> Numbers:
         """Position of the run of each placed task, shape (tasks,)."""
         sizes = [len(run.tasks) for run in self._runs]
-        return np.repeat(np.arange(len(sizes)), sizes)
+        owners: Numbers = np.repeat(np.arange(len(sizes)), sizes)
+        return owners
 
     @cached_property
     def task_host(self) -> Numbers:
