@@ -107,7 +107,8 @@ class RunColumns:
         found = np.array(counts)
         if found.dtype != np.int64:  # too large for it, or no whole numbers
             found = np.array([_counted(count) for count in counts], dtype=np.int64)
-        return np.clip(found, 0, MAX_TASKS)
+        counted: Numbers = np.clip(found, 0, MAX_TASKS)
+        return counted
 
     @cached_property
     def demand(self) -> Numbers:
