@@ -5,11 +5,16 @@ Objectives, checker, simulator and report all use it, so that they cannot disagr
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+import numpy.typing as npt
+
 from alloc.problems.allocation.instance import Instance
 from alloc.problems.allocation.outages import Downtime, saved_s
+from alloc.problems.allocation.run_columns import UNKNOWN, RunColumns
 from alloc.problems.allocation.solution import Assignment, Run, Schedule, TaskPlacement
 from alloc.problems.allocation.stages import ends_of_jobs
 from alloc.units import MILLI
@@ -129,12 +134,86 @@ def progress_of(instance: Instance, schedule: Schedule) -> dict[str, Progress]:
     }
 
 
-def completions(instance: Instance, schedule: Schedule) -> dict[str, float | None]:
-    """Return the completion of every job in seconds, None for jobs that do not complete."""
-    ends = ends_of_parts(instance, schedule)
+def completions(
+    instance: Instance, schedule: Schedule, columns: RunColumns | None = None
+) -> dict[str, float | None]:
+    """Return the completion of every job in seconds, None for jobs that do not complete.
+
+    Parameters
+    ----------
+    instance
+        The problem.
+    schedule
+        A schedule.
+    columns
+        Its runs, where they are made already.
+    """
+    ends = ends_of_parts(instance, schedule, columns)
     return ends if instance.unfolded is instance else ends_of_jobs(instance, ends)
 
 
-def ends_of_parts(instance: Instance, schedule: Schedule) -> dict[str, float | None]:
+def ends_of_parts(
+    instance: Instance, schedule: Schedule, columns: RunColumns | None = None
+) -> dict[str, float | None]:
     """Return the completion of every job of an instance unfolded, so also of each stage."""
-    return {part: found.completion_s for part, found in progress_of(instance, schedule).items()}
+    instance = instance.unfolded
+    columns = RunColumns(instance, schedule.runs) if columns is None else columns
+    single, end_s = ends_of_single_runs(instance, columns)
+    is_known = np.zeros(len(instance.jobs), dtype=bool)
+    is_known[columns.job[single]] = True
+    known_s = np.full(len(instance.jobs), math.nan)
+    known_s[columns.job[single]] = end_s
+    if not np.isnan(known_s).any():
+        return dict(zip([job.id for job in instance.jobs], known_s.tolist(), strict=True))
+    running = {assignment.job: assignment for assignment in instance.running}
+    runs_of, downtime = schedule.runs_of, instance.downtime
+    ends: dict[str, float | None] = {}
+    for job, known, own_s in zip(instance.jobs, is_known.tolist(), known_s.tolist(), strict=True):
+        if known:
+            ends[job.id] = None if math.isnan(own_s) else own_s
+        else:
+            own = runs_of.get(job.id, ())
+            ends[job.id] = follow(job, own, running.get(job.id), downtime).completion_s
+    return ends
+
+
+def ends_of_single_runs(
+    instance: Instance, columns: RunColumns
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
+    """Return what `follow` says of jobs with one run, all at once and to the last digit.
+
+    Parameters
+    ----------
+    instance
+        The problem, unfolded.
+    columns
+        Runs of its jobs.
+
+    Returns
+    -------
+    tuple of array
+        Positions of the runs that are the only ones of their jobs, and of jobs that did not run
+        before the start; and the completions of these jobs, seconds, NaN for those that do not
+        complete. Both of shape (such jobs,); none where hosts may go down.
+    """
+    jobs = instance.jobs
+    num_runs = np.bincount(columns.job[columns.job != UNKNOWN], minlength=len(jobs))
+    once = num_runs == 1
+    once[[instance.job_index[assignment.job] for assignment in instance.running]] = False
+    if instance.outages:
+        once[:] = False
+    # The last flag is of jobs and configurations that are not known.
+    single = np.flatnonzero(np.append(once, False)[columns.job] & (columns.kind != UNKNOWN))
+    own = [jobs[j] for j in columns.job[single].tolist()]
+    left = np.array([job.work_left for job in own], dtype=float)
+    tolerance = WORK_TOLERANCE * np.array([job.work for job in own], dtype=float)
+    pause_left = np.array([job.restart_cost_s if job.work_done > 0 else 0.0 for job in own])
+    rates = np.array([kind.rate for kind in columns.kinds], dtype=float)
+    rate = rates[columns.kind[single]]
+    start_s, until_s = columns.start_s[single], columns.end_s[single]
+    with np.errstate(divide="ignore", invalid="ignore"):  # rates of 0, times that are no numbers
+        pause = np.minimum(pause_left, until_s - start_s)
+        done = rate * (until_s - start_s - pause)
+        end_s = np.minimum(start_s + pause + left / rate, until_s)
+        end_s[~((rate > 0) & (done >= left - tolerance))] = np.nan
+    return single, end_s

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import gc
 import hashlib
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property
 from os import PathLike
@@ -14,6 +12,7 @@ from typing import Any, Generic, TypeVar, cast
 import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
+from alloc.collector import collector_paused
 from alloc.documents.building import built
 from alloc.documents.encoding import header
 from alloc.documents.files import read_bytes, write_text
@@ -150,22 +149,6 @@ class Format(Generic[T]):
                 return self.decode(require_head(raw, self.kind))
         except InstanceError as error:
             raise InstanceError(f"{path}: {error}") from None
-
-
-@contextmanager
-def collector_paused() -> Iterator[None]:
-    """Let the garbage collector rest while a document is read or written.
-
-    That makes millions of objects and no cycle among them; the collector, which looks at all of
-    them again and again for one, took half of the time to read.
-    """
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 @cache

@@ -5,8 +5,9 @@ from __future__ import annotations
 from os import PathLike
 from typing import Any
 
+from alloc.collector import collector_paused
 from alloc.documents.files import read_bytes
-from alloc.documents.formats import collector_paused, format_of, format_of_type
+from alloc.documents.formats import format_of, format_of_type
 from alloc.documents.heads import require_head
 from alloc.documents.kinds import KINDS
 from alloc.documents.parsing import describe, parse_file, parse_json

@@ -6,8 +6,9 @@ An allocation's objective is their sum.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import cast
 
 import numpy as np
 import numpy.typing as npt
@@ -36,6 +37,9 @@ class RoundUtility(Objective):
     """
 
     function: Callable[[Array, Job, float], Array]
+    by_work: bool = False
+    """Whether it asks of a job for nothing but weight, work, work left and the rates of its table,
+    and takes arrays for these: then it is worked out for all jobs of a table at once."""
 
     def __post_init__(self) -> None:
         if self.sense != "max":
@@ -58,6 +62,32 @@ class RoundUtility(Objective):
         """
         return self.function(rates, job, slot_s)
 
+    def of_jobs(self, jobs: Sequence[Job], rates: Array, slot_s: float) -> Array:
+        """Return the utility of each of some jobs with one table at each rate.
+
+        Parameters
+        ----------
+        jobs
+            The jobs, one or more.
+        rates
+            Rates, work units per second, 0 or more, shape (rates,).
+        slot_s
+            Length of the slot, seconds, more than 0.
+
+        Returns
+        -------
+        array
+            Shape (jobs, rates).
+        """
+        if not self.by_work:
+            return np.array([self.of_rates(job, rates, slot_s) for job in jobs], dtype=float)
+        weight, work, left = (
+            np.array([getattr(job, name) for job in jobs])[:, None]
+            for name in ("weight", "work", "work_left")
+        )
+        together = _Together(weight, work, left, jobs[0])
+        return self.function(rates[None, :], cast("Job", together), slot_s)
+
     def evaluate(self, instance: Instance, solution: Solution) -> float:
         """Return the sum of utilities of an allocation in the coming slot."""
         if not isinstance(solution, Allocation):
@@ -67,6 +97,29 @@ class RoundUtility(Objective):
             float(self.of_rates(job, np.array([job.configurations[c].rate]), slot_s)[0])
             for job, c in ((instance.job(a.job), a.configuration) for a in solution.assignments)
         )
+
+
+@dataclass(frozen=True)
+class _Together:
+    """Jobs with one table: to a function of a utility they look like one whose numbers are arrays.
+
+    Parameters
+    ----------
+    weight, work, work_left
+        As in `Job`, shape (jobs, 1).
+    one
+        One of them.
+    """
+
+    weight: Array
+    work: Array
+    work_left: Array
+    one: Job
+
+    @property
+    def min_rate(self) -> float:
+        """Least useful rate of the table."""
+        return self.one.min_rate
 
 
 def checked_utility(utility: RoundUtility) -> RoundUtility:
@@ -92,7 +145,7 @@ def checked_utility(utility: RoundUtility) -> RoundUtility:
             )
         return values[: len(rates)]
 
-    return replace(utility, function=function)
+    return replace(utility, function=function, by_work=False)
 
 
 def require_slot(instance: Instance) -> float:
@@ -134,6 +187,7 @@ ROUND_UTILITIES = (
         "Weighted drop in remaining time against waiting for a slot and going on in the "
         "slowest configuration (Optimus, Peng et al., EuroSys 2018, section 4.1).",
         _remaining_time,
+        by_work=True,
     ),
     RoundUtility(
         "progress",
@@ -142,6 +196,7 @@ ROUND_UTILITIES = (
         "Weighted fraction of each job's work done in the slot, min(rate * slot, left) / work "
         "(the reward of DL2, Peng et al., TPDS 2021).",
         _progress,
+        by_work=True,
     ),
     RoundUtility(
         "goodput",
@@ -149,6 +204,7 @@ ROUND_UTILITIES = (
         "work units/s",
         "Weighted useful rate, min(rate, left / slot).",
         _goodput,
+        by_work=True,
     ),
 )
 """The round utilities."""

@@ -26,6 +26,9 @@ from alloc.workload import Configuration, TaskGroup
 Counts = tuple[int, ...]
 """Number of tasks of each group."""
 
+_UNKNOWN = object()
+"""Stands for a verdict that is not there: None is one."""
+
 _MAX_STEPS = 500_000
 """Steps of an exact search for one gang, about a second; usual gangs take some thousands."""
 
@@ -55,12 +58,15 @@ def which_stand_alone(
     configurations
         The gangs.
     """
-    counts = [_counts(one) for one in configurations]
-    able = np.zeros(len(counts), dtype=bool)
-    for c in sorted(range(len(counts)), key=lambda c: sum(counts[c]), reverse=True):
+    known = topology.known_gangs
+    verdicts: list[object] = [known.get(one.gang, _UNKNOWN) for one in configurations]
+    unknown = [c for c, verdict in enumerate(verdicts) if verdict is _UNKNOWN]
+    for c in sorted(unknown, key=lambda c: sum(_counts(configurations[c])), reverse=True):
         gang = configurations[c]
-        able[c] = is_known_to_stand(topology, gang) or _verdict(topology, gang) is not False
-    return able
+        verdicts[c] = is_known_to_stand(topology, gang) or _verdict(topology, gang)
+        if verdicts[c] and len(gang.demand) == len(topology.resource_names):
+            known[gang.gang] = True  # asked again, it is found at once
+    return np.array([verdict is not False for verdict in verdicts], dtype=bool)
 
 
 def surely_stands_alone(topology: Topology, configuration: Configuration) -> bool:

@@ -50,7 +50,10 @@ def place_jointly(
         else:
             waiting.append(i)
     columns = topology.cluster_columns
-    tied = [i for i in waiting if _goes_first(requests[i][0], columns)]
+    # Gangs of one kind are one object, as a rule, and looked at once.
+    kinds = {id(requests[i][0]): requests[i][0] for i in waiting}
+    first = {key for key, kind in kinds.items() if _goes_first(kind, columns)}
+    tied = [i for i in waiting if id(requests[i][0]) in first]
     for i in sorted(tied, key=lambda i: requests[i][0].demand, reverse=True):
         placed[i] = pool.place(requests[i][0])
     tied_set = set(tied)
@@ -133,13 +136,14 @@ def _deal(
     open_hosts, rooms = order.tolist(), room[order].tolist()
     position = 0
     for i, group in sorted(members, key=lambda member: member[1].count, reverse=True):
-        left = group.count
+        left, role, own = group.count, group.role, tasks[i]
         while left and position < len(rooms):
-            count = min(left, rooms[position])
-            tasks[i].append(pool.task(open_hosts[position], group.role, count))
+            here = rooms[position]
+            count = left if left < here else here
+            own.append(pool.task(open_hosts[position], role, count))
             left -= count
-            rooms[position] -= count
-            if not rooms[position]:
+            rooms[position] = here - count
+            if here == count:
                 position += 1
         if left:
             missed.add(i)

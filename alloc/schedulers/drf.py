@@ -5,9 +5,10 @@ from __future__ import annotations
 import heapq
 from collections.abc import Sequence
 
+from alloc.schedulers.ladder import TaskLadder
 from alloc.schedulers.policy import Policy
 from alloc.schedulers.published import Rules
-from alloc.schedulers.round import Outcome, Round
+from alloc.schedulers.round import BUNDLE, Outcome, Round
 from alloc.schedulers.state import JobView, Knowledge
 
 
@@ -64,11 +65,30 @@ class Drf(Policy):
             held = use.get(user)
             return 0.0 if held is None else max([held[r] / t for r, t in total])
 
+        # Jobs that are users by themselves and take bundles: the share of so many.
+        shares: dict[tuple[int, int], float] = {}
+        single = not round_.state.quotas
         heap = [(share(user), k) for k, user in enumerate(users)]
         heapq.heapify(heap)
         while heap:
             seen, k = heapq.heappop(heap)
             view, user = competing[k], users[k]
+            if single and view.tenant is None:
+                grant = round_.grant_of(view)
+                ladder = grant.ladder
+                if isinstance(ladder, TaskLadder):
+                    given = len(grant.workers_on)
+                    pair = ladder.next_pair(given)
+                    if pair is None:
+                        continue
+                    if round_.give_tasks(grant, BUNDLE, ladder.bundle, pair - given):
+                        key = (id(ladder), pair)
+                        if key not in shares:
+                            shares[key] = max([pair * ladder.bundle[r] / t for r, t in total])
+                        heapq.heappush(heap, (shares[key], k))
+                    elif not self._skip:
+                        break
+                    continue
             if (now := share(user)) > seen:  # another job of the tenant was served meanwhile
                 heapq.heappush(heap, (now, k))
                 continue

@@ -13,6 +13,7 @@ from alloc.problems.allocation.solution import Assignment
 from alloc.schedulers.state import ClusterState, Decision, JobView, Knowledge
 from alloc.topology import HostType, Topology
 from alloc.units import MILLI, RESOURCES
+from alloc.workload import Job
 
 
 class ExactRound:
@@ -40,10 +41,12 @@ class ExactRound:
 
     def __init__(self, utility: str = "progress") -> None:
         self._utility = round_utility(utility).name
+        self._jobs: dict[str, Job] = {}  # as they were in the last round
         self.name = f"exact-{self._utility.replace('_', '-')}"
 
     def reset(self) -> None:
         """Forget everything; called before each simulation."""
+        self._jobs.clear()
 
     def decide(self, state: ClusterState) -> Decision:
         """Return the decision at `state.now_s`.
@@ -76,6 +79,7 @@ class ExactRound:
             self._utility,
             quotas,
             state.pool,
+            known=self._jobs,
         )
         bound = {view.id: c for view in views if (c := view.bound_to) is not None}
         return Decision(

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 import numpy as np
 import numpy.typing as npt
 
+from alloc.problems.allocation.solution import TaskPlacement
 from alloc.topology import Topology
 from alloc.units import RESOURCES
 
@@ -64,6 +65,8 @@ class LeastLoaded:
         self._all: npt.NDArray[np.int64] = topology.capacity[:, :_NUM_BASE]
         self._capacity: list[Row] = [tuple(row) for row in self._all.tolist()]
         self._states: dict[tuple[Row, Row], HostState] = {}
+        self.placements: dict[tuple[int, int], TaskPlacement] = {}
+        """Placements given out before, by twice the host (plus 1 for workers) and their number."""
         self._empty: list[HostState] = []
         self.reset()
 
@@ -121,11 +124,30 @@ class LeastLoaded:
 
     def give(self, demand: Row) -> int | None:
         """Take a demand from the least loaded host and return that host; None if it misfits."""
-        hosts = self.give_up_to(demand, 1)
-        return hosts[0] if hosts else None
+        # As `give_up_to`, for the one task that rules ask for most.
+        heap, at = self._heap, self._at
+        while True:
+            load, h = heap[0]
+            state = at[h]
+            if state.load == load:
+                break
+            heapq.heappop(heap)
+        try:
+            after = state.after[demand]
+        except KeyError:
+            after = self._after(state, demand)
+        if after is None:
+            return None
+        at[h] = after
+        heapq.heapreplace(heap, (after.load, h))
+        self._changed.append(h)
+        return h
 
     def give_all(self, demand: Row, count: int) -> list[int] | None:
         """Take a demand so many times, each from the least loaded host by then; all or nothing."""
+        if count == 1:
+            host = self.give(demand)
+            return None if host is None else [host]
         hosts = self.give_up_to(demand, count)
         if len(hosts) == count:
             return hosts

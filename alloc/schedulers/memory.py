@@ -43,7 +43,7 @@ class Memory:
 
     def ladder(self, view: JobView, topology: Topology) -> Ladder:
         """Return the ladder of a job on the hosts of a topology, always the same one."""
-        bound = view.bound_to
+        bound = None if view.elasticity == "malleable" else view.bound_to
         if bound is None:
             shared = self._of_table.get(_table_of(view))
             if shared is not None:

@@ -16,18 +16,46 @@ from alloc.schedulers.state import JobView, Knowledge
 from alloc.workload import Configuration
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class _Step:
-    """More tasks of a role, or one level more, and the rate that a job has then."""
+    """More tasks of a role, or one level more, and the rate that a job has then.
+
+    Parameters
+    ----------
+    role
+        Of the tasks; None for a level.
+    tasks
+        How many more.
+    each, demand
+        What one of them asks for, and all.
+    rate
+        Work units per second.
+    """
 
     role: str | None
     tasks: int
+    each: tuple[int, ...]
     demand: tuple[int, ...]
     rate: float
 
 
-_Steps = tuple[float, tuple[_Step, ...]]
-"""The rate that a job has, and the steps it can take; 0 where it has too little to run."""
+class _Point:
+    """What a job with a table has reached: its rate, and the steps that it can take from there.
+
+    Parameters
+    ----------
+    rate
+        Rate, work units per second; 0 where it has too little to run.
+    steps
+        The steps, none at its top.
+    """
+
+    __slots__ = ("rate", "steps", "then")
+
+    def __init__(self, rate: float, steps: tuple[_Step, ...]) -> None:
+        self.rate, self.steps = rate, steps
+        # Where each of the steps leads, once it was taken by some job.
+        self.then: dict[_Step, _Point] = {}
 
 
 class Optimus(Policy):
@@ -86,34 +114,79 @@ class Optimus(Policy):
     def _allot(self, round_: Round, competing: Sequence[JobView]) -> None:
         total = [int(amount) for amount in round_.state.topology.totals]
         quotas = round_.state.quotas
-        known: dict[tuple[int, int, int], _Steps] = {}
+        known: dict[tuple[int, int, int], _Point] = {}
+        points: list[_Point | None] = [None] * len(competing)  # where there is a table of tasks
+        lefts: list[float | None] = [None] * len(competing)
+        plain = not self._per_dominant_resource and not quotas
 
-        def best(view: JobView) -> tuple[float, _Step] | None:
-            grant = round_.grant_of(view)
-            now, steps = _steps(round_, grant, known)
-            chosen, worth = None, -math.inf
+        def give(grant: Grant, step: _Step) -> bool:
+            """Give a step's tasks; return whether they fit."""
+            if step.tasks == 1:
+                return round_.give_task(grant, step.role or "", step.each)
+            return round_.give_tasks(grant, (step.role or "",), step.each, step.tasks)
+
+        def after(grant: Grant, point: _Point, step: _Step) -> _Point:
+            """Return where a job is once it has taken a step."""
+            then = point.then.get(step)
+            if then is None:
+                then = _point_of(grant, known)
+                assert then is not None
+                point.then[step] = then
+            return then
+
+        def best(k: int) -> tuple[float, _Step] | None:
+            view, point = competing[k], points[k]
+            if point is None:
+                now, steps = _gang_steps(round_, round_.grant_of(view))
+            else:
+                now, steps = point.rate, point.steps
+            chosen, worth, left = None, -math.inf, lefts[k]
+            if left is None and now > 0 and steps:
+                left = lefts[k] = work_of(view)[1]
             for step in steps:
                 if view.tenant in quotas and not round_.allows(view, step.demand[0]):
                     continue
                 value = math.inf
-                if now > 0:
-                    left = work_of(view)[1]
-                    value = self._worth(left / now - left / step.rate, step, total)
+                if now > 0 and left is not None:
+                    value = left / now - left / step.rate
+                    if not plain:
+                        value = self._worth(value, step, total)
                 # The first of equals: the PS comes before the worker.
                 if chosen is None or value > worth:
                     chosen, worth = step, value
             return None if chosen is None else (worth, chosen)
 
-        def take(view: JobView, step: _Step) -> Outcome:
-            if step.role is None:
+        def take(k: int, step: _Step) -> Outcome:
+            view, point = competing[k], points[k]
+            if point is None or step.role is None:
                 return round_.step(view)
-            return round_.step_task(view, step.role, step.tasks)
+            grant = round_.grants[view.id]
+            if quotas:
+                outcome = round_.step_task(view, step.role, step.tasks)
+                if outcome is not Outcome.GRANTED:
+                    return outcome
+            elif not give(grant, step):
+                return Outcome.MISFIT
+            points[k] = after(grant, point, step)
+            return Outcome.GRANTED
 
         heap: list[tuple[float, int, _Step]] = []
+        later: list[int] = []
         for k, view in enumerate(competing):
+            grant = round_.grant_of(view)
+            point = points[k] = _point_of(grant, known)
+            if plain and point is not None:
+                # Its first tasks, without a look at what they are worth.
+                while not point.rate and give(grant, point.steps[0]):
+                    point = points[k] = after(grant, point, point.steps[0])
+                if point.rate:
+                    later.append(k)  # what a step is worth depends on the job alone
+                elif not self._skip:
+                    return
+                continue
             # Steps without limit come first, job after job.
-            while (offer := best(view)) is not None and offer[0] == math.inf:
-                outcome = take(view, offer[1])
+            while (offer := best(k)) is not None and offer[0] == math.inf:
+                outcome = take(k, offer[1])
                 if outcome is Outcome.MISFIT and not self._skip:
                     return
                 if outcome is not Outcome.GRANTED:
@@ -121,15 +194,16 @@ class Optimus(Policy):
                     break
             if offer is not None:
                 heap.append((-offer[0], k, offer[1]))
+        heap += [(-offer[0], k, offer[1]) for k in later if (offer := best(k)) is not None]
         heapq.heapify(heap)
         while heap:
             loss, k, step = heapq.heappop(heap)
             if loss >= 0:
                 break
-            outcome = take(competing[k], step)
+            outcome = take(k, step)
             if outcome is Outcome.MISFIT and not self._skip:
                 break
-            if outcome is Outcome.GRANTED and (offer := best(competing[k])) is not None:
+            if outcome is Outcome.GRANTED and (offer := best(k)) is not None:
                 heapq.heappush(heap, (-offer[0], k, offer[1]))
 
     def _worth(self, gain: float, step: _Step, total: Sequence[int]) -> float:
@@ -140,38 +214,47 @@ class Optimus(Policy):
         return gain / share if share > 0 else math.inf
 
 
-def _steps(round_: Round, grant: Grant, known: dict[tuple[int, int, int], _Steps]) -> _Steps:
-    """Return the rate that a job has, and the steps it can take, none at its top.
+def _point_of(grant: Grant, known: dict[tuple[int, int, int], _Point]) -> _Point | None:
+    """Return what a job has reached, None for a gang: it has no table of tasks.
 
     Parameters
     ----------
+    grant
+        What the job has.
     known
         Those of tables already met in this round, by table and numbers of workers and PSs.
     """
     table, ladder = grant.view.configurations, grant.ladder
-    if isinstance(ladder, TaskLadder):
-        key = (id(table), len(grant.workers_on), len(grant.servers_on))
-        if key not in known:
-            known[key] = _task_steps(ladder, table, *key[1:])
-        return known[key]
+    if not isinstance(ladder, TaskLadder):
+        return None
+    key = (id(table), len(grant.workers_on), len(grant.servers_on))
+    point = known.get(key)
+    if point is None:
+        point = known[key] = _Point(*_task_steps(ladder, table, *key[1:]))
+    return point
+
+
+def _gang_steps(round_: Round, grant: Grant) -> tuple[float, tuple[_Step, ...]]:
+    """Return the rate of a gang, and the step to its next level, none at its top."""
     level = round_.next_level(grant.view)
     if level is None:
         return grant.rate, ()
+    table = grant.view.configurations
     rate = max(table[c].rate for c in level.configurations)
     demand = tuple(a - b for a, b in zip(level.demand, grant.demand, strict=True))
-    return grant.rate, (_Step(None, 1, demand, rate),)
+    return grant.rate, (_Step(None, 1, demand, demand, rate),)
 
 
 def _task_steps(
     ladder: TaskLadder, table: Sequence[Configuration], workers: int, servers: int
-) -> _Steps:
+) -> tuple[float, tuple[_Step, ...]]:
     """Return one more PS and one more worker, as far as the table goes."""
     reached = ladder.index.get((workers, servers))
     if reached is None:
         # On the way to the first pair of the table; for DL2's tables that is one of each.
         if workers < ladder.first[0]:
-            return 0.0, (_Step(WORKER, 1, ladder.worker, 0.0),)
-        return 0.0, (_Step(SERVER, 1, ladder.server, 0.0),)
+            return 0.0, (_step(WORKER, 1, ladder.worker, 0.0),)
+        return 0.0, (_step(SERVER, 1, ladder.server, 0.0),)
     steps = []
     more = ladder.next_servers(workers, servers)
     if more is not None:
@@ -185,4 +268,4 @@ def _task_steps(
 
 
 def _step(role: str, count: int, demand: tuple[int, ...], rate: float) -> _Step:
-    return _Step(role, count, tuple(amount * count for amount in demand), rate)
+    return _Step(role, count, demand, tuple(amount * count for amount in demand), rate)

@@ -74,8 +74,9 @@ class Grant:
     @property
     def reached(self) -> int | None:
         """The configuration that the job could run now, or None if it has too little for any."""
-        if isinstance(self.ladder, TaskLadder):
-            return self.ladder.index.get((self.workers, self.servers))
+        ladder = self.ladder
+        if isinstance(ladder, TaskLadder):
+            return ladder.index.get((len(self.workers_on), len(self.servers_on)))
         return self.configuration
 
     @property
@@ -196,12 +197,42 @@ class Round:
         demand = grant.ladder.worker if role == WORKER else grant.ladder.server
         if not self.allows(view, demand[0] * count):
             return Outcome.TOP
-        hosts = self.hosts.give_all(demand, count)
-        if hosts is None:
+        if not self.give_tasks(grant, (role,), demand, count):
             return Outcome.MISFIT
-        self._enter(grant, hosts, (role,))
         self._add_held(view, demand[0] * count)
         return Outcome.GRANTED
+
+    def give_task(self, grant: Grant, role: str, demand: tuple[int, ...]) -> bool:
+        """Give a job one more task, as `give_tasks` does."""
+        host = self.hosts.give(demand)
+        if host is None:
+            return False
+        if self._watch is not None:
+            self._watch(grant.view.id, role)
+        (grant.workers_on if role == WORKER else grant.servers_on).append(host)
+        return True
+
+    def give_tasks(
+        self, grant: Grant, roles: Sequence[str], demand: tuple[int, ...], count: int
+    ) -> bool:
+        """Give a job so many more tasks of each role, whatever the quotas; return if they fit.
+
+        Parameters
+        ----------
+        grant
+            What the job has.
+        roles
+            One role, or those of a bundle, which stand together.
+        demand
+            What one task of each role ask for together.
+        count
+            How many of each, each on the host least loaded by then.
+        """
+        hosts = self.hosts.give_all(demand, count)
+        if hosts is None:
+            return False
+        self.enter(grant, hosts, roles)
+        return True
 
     def next_level(self, view: JobView) -> Level | None:
         """Return the next level of a job's gangs that is faster and within quota, or None."""
@@ -242,7 +273,7 @@ class Round:
             for _ in range(surplus):
                 self.hosts.occupy(hosts.pop(), ladder.bundle, -1)
         if hosts:
-            self._enter(grant or self.grant_of(view), hosts, BUNDLE)
+            self.enter(grant or self.grant_of(view), hosts, BUNDLE)
         return Outcome.TOP if reached >= top else Outcome.MISFIT
 
     def give(self, view: JobView, c: int) -> Outcome:
@@ -263,7 +294,7 @@ class Round:
         demand = grant.ladder.bundle
         if not self.allows(view, demand[0]) or not self.hosts.take(host, demand):
             return False
-        self._enter(grant, (host,), BUNDLE)
+        self.enter(grant, (host,), BUNDLE)
         self._add_held(view, demand[0])
         return True
 
@@ -344,7 +375,7 @@ class Round:
             for job_id, grant in self.grants.items()
             if (reached := grant.reached) is not None
         }
-        if not any(self._moved(assignment) for assignment in wanted.values()):
+        if not any(self._moved(a) for job_id, a in wanted.items() if self._may_settle(job_id)):
             return wanted
         pool = HostPool(self.state.topology)
         for view, assignment in self.pinned.values():
@@ -388,8 +419,6 @@ class Round:
 
     def _moved(self, assignment: Assignment) -> bool:
         """Return whether a job goes on as before but on other hosts, without need."""
-        if not self._may_settle(assignment.job):
-            return False
         current = self.grants[assignment.job].view.current
         return (
             current is not None
@@ -402,13 +431,23 @@ class Round:
         if not isinstance(grant.ladder, TaskLadder):
             return grant.tasks
         # In the order of hosts and roles, "ps" before "worker".
-        counts: dict[int, int] = {}
-        for h in grant.servers_on:
-            counts[2 * h] = counts.get(2 * h, 0) + 1
-        for h in grant.workers_on:
-            counts[2 * h + 1] = counts.get(2 * h + 1, 0) + 1
-        task = self._pool.task
-        return tuple([task(k // 2, _ROLES[k % 2], counts[k]) for k in sorted(counts)])
+        keys = [2 * h for h in grant.servers_on] + [2 * h + 1 for h in grant.workers_on]
+        if len(keys) == 2 and keys[0] != keys[1]:
+            ordered = [(min(keys), 1), (max(keys), 1)]
+        else:
+            counts: dict[int, int] = {}
+            for k in keys:
+                counts[k] = counts.get(k, 0) + 1
+            ordered = sorted(counts.items())
+        known = self.hosts.placements
+        tasks = []
+        for key in ordered:
+            task = known.get(key)
+            if task is None:
+                k, count = key
+                task = known[key] = self._pool.task(k // 2, _ROLES[k % 2], count)
+            tasks.append(task)
+        return tuple(tasks)
 
     # Tasks, one by one.
 
@@ -417,14 +456,12 @@ class Round:
         demand = ladder.bundle
         if not self.allows(grant.view, demand[0] * count):
             return Outcome.TOP
-        hosts = self.hosts.give_all(demand, count)
-        if hosts is None:
+        if not self.give_tasks(grant, BUNDLE, demand, count):
             return Outcome.MISFIT
-        self._enter(grant, hosts, BUNDLE)
         self._add_held(grant.view, demand[0] * count)
         return Outcome.GRANTED
 
-    def _enter(self, grant: Grant, hosts: Sequence[int], roles: Sequence[str]) -> None:
+    def enter(self, grant: Grant, hosts: Sequence[int], roles: Sequence[str]) -> None:
         """Enter a task of each role on each of some hosts."""
         if self._watch is not None:
             for _ in hosts:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from typing import cast
 
 import numpy as np
 import numpy.typing as npt
 
-from alloc.schedulers.ladder import GangLadder, TaskLadder
+from alloc.schedulers.ladder import TaskLadder
 from alloc.schedulers.least_loaded import HostState
 from alloc.schedulers.policy import Policy
 from alloc.schedulers.published import Rules
-from alloc.schedulers.round import Outcome, Round
+from alloc.schedulers.round import BUNDLE, Grant, Outcome, Round
 from alloc.schedulers.srtf import remaining_fraction
 from alloc.schedulers.state import JobView, Knowledge
 
@@ -26,7 +27,7 @@ class _Ranking:
         self._order: list[int] = np.argsort(-scores, kind="stable").tolist()
         self._start = 0
 
-    def first(self, open_: Flags, tried: Flags) -> int | None:
+    def first(self, open_: bytearray, tried: Collection[int]) -> int | None:
         """Return the first job that is open and was not tried, or None.
 
         A job that is not open stays so: those at the front are not looked at again.
@@ -36,7 +37,7 @@ class _Ranking:
             self._start += 1
         for position in range(self._start, len(order)):
             k = order[position]
-            if open_[k] and not tried[k]:
+            if open_[k] and k not in tried:
                 return k
         return None
 
@@ -95,28 +96,34 @@ class Tetris(Policy):
         self._skip = skip
 
     def _allot(self, round_: Round, competing: Sequence[JobView]) -> None:
-        by_task = [
-            view for view in competing if isinstance(round_.grant_of(view).ladder, TaskLadder)
-        ]
+        by_task: list[Grant] = []
+        gangs: list[JobView] = []
+        for view in competing:
+            grant = round_.grant_of(view)
+            if isinstance(grant.ladder, TaskLadder):
+                by_task.append(grant)
+            else:
+                gangs.append(view)
         if by_task:
             self._fill_hosts(round_, by_task)
-        gangs = [view for view in competing if isinstance(round_.grant_of(view).ladder, GangLadder)]
         if gangs:
             self._fill_cluster(round_, gangs)
 
-    def _fill_hosts(self, round_: Round, views: Sequence[JobView]) -> None:
+    def _fill_hosts(self, round_: Round, grants: Sequence[Grant]) -> None:
         """Give bundles to parameter-server jobs, host by host."""
         capacity = np.maximum(round_.state.topology.capacity, 1)
-        bundles = np.array([_bundle(round_, view) for view in views], dtype=float)
+        views, hosts, quotas = [grant.view for grant in grants], round_.hosts, round_.state.quotas
+        ladders = [cast("TaskLadder", grant.ladder) for grant in grants]
+        bundles = _rows([ladder.bundle for ladder in ladders])
         fractions = np.array([remaining_fraction(view) for view in views])
-        open_ = np.array([round_.allows_bundle(view) for view in views])
-        num_open = int(open_.sum())
+        open_ = bytearray(round_.allows_bundle(view) if quotas else True for view in views)
+        num_open = sum(open_)
         # Scores depend on the host's state alone. Where one comes a second time, jobs are ranked.
         rankings: dict[HostState, _Ranking | None] = {}
         for h in range(len(capacity)):
-            tried = np.zeros(len(views), dtype=bool)
+            tried: set[int] = set()
             while num_open:
-                state = round_.hosts.state(h)
+                state = hosts.state(h)
                 ranking = rankings.get(state)
                 if ranking is not None:
                     k = ranking.first(open_, tried)
@@ -130,21 +137,26 @@ class Tetris(Policy):
                         rankings[state] = _Ranking(scores)
                     else:
                         rankings[state] = None
-                    scores[~open_ | tried] = -np.inf
-                    k = int(scores.argmax()) if (open_ & ~tried).any() else None
+                    able = np.frombuffer(open_, dtype=bool).copy()
+                    able[list(tried)] = False
+                    scores[~able] = -np.inf
+                    k = int(scores.argmax()) if able.any() else None
                 if k is None:
                     break
-                if round_.give_on(views[k], h):
-                    if round_.state.quotas:  # the others of its tenant may now be over
-                        open_ = np.array([round_.allows_bundle(view) for view in views])
-                        num_open = int(open_.sum())
-                    elif not round_.allows_bundle(views[k]):
+                if quotas:
+                    if round_.give_on(views[k], h):  # the others of its tenant may now be over
+                        open_[:] = bytes(round_.allows_bundle(view) for view in views)
+                        num_open = sum(open_)
+                        continue
+                elif hosts.take(h, ladders[k].bundle):
+                    round_.enter(grants[k], (h,), BUNDLE)
+                    if len(grants[k].workers_on) >= ladders[k].pairs[-1]:
                         open_[k] = False
                         num_open -= 1
-                elif self._skip:
-                    tried[k] = True
-                else:
+                    continue
+                if not self._skip:
                     break
+                tried.add(k)
         round_.trim()
 
     def _fill_cluster(self, round_: Round, views: Sequence[JobView]) -> None:
@@ -178,7 +190,7 @@ class Tetris(Policy):
         return np.asarray(alignment + self._sign * weight * remaining)
 
 
-def _bundle(round_: Round, view: JobView) -> tuple[int, ...]:
-    ladder = round_.grant_of(view).ladder
-    assert isinstance(ladder, TaskLadder)
-    return ladder.bundle
+def _rows(bundles: Sequence[tuple[int, ...]]) -> Array:
+    """Return demands as an array; those of jobs of one kind are turned into numbers once."""
+    known = {bundle: i for i, bundle in enumerate(dict.fromkeys(bundles))}
+    return np.array([*known], dtype=float)[[known[bundle] for bundle in bundles]]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from array import array
 from bisect import insort
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -90,15 +91,16 @@ class Engine:
         # Positions, popped from the end: the next job to arrive is the last.
         self._arrival_s = [job.arrival_s for job in instance.jobs]
         first = range(len(instance.jobs)) if self._staged is None else self._staged.first
-        self._arrivals = sorted(first, key=self._from_the_end)
+        # Of those that arrive together, the first in the instance is the last here.
+        self._arrivals = sorted(first, key=self._arrival_s.__getitem__)[::-1]
         self.num_complete = 0
         self.end_s = 0.0
-        self.decision_s: list[float] = []
+        self.decision_s = array("d")
         self.notes: dict[str, float] = {}
         self.refused: dict[str, float] = {}
         """When jobs were refused, seconds, by id."""
         self._forecast = forecast
-        self._progress = progress
+        self.progress = progress
         self.waiting = JobTable()
         self.running = JobTable(refresh=self._refresh)
         # The clock of slots brings all jobs up to date at once before it asks.
@@ -116,6 +118,19 @@ class Engine:
             running=self.running,
             held=self.referee.held if instance.slot_s is None else dict(self.referee.held),
         )
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether jobs come in continuous time: no stages, outages, tenants or errors in rates."""
+        instance = self.instance
+        special = instance.outages or instance.running or instance.tenants
+        timed = instance.slot_s is not None or self._forecast.speeds_vary
+        return self._staged is None and not special and not timed
+
+    def take_arrivals(self) -> list[int]:
+        """Return the positions of all jobs, the next to arrive last, and leave none to arrive."""
+        taken, self._arrivals = self._arrivals, []
+        return taken
 
     @property
     def next_arrival_s(self) -> float:
@@ -218,8 +233,8 @@ class Engine:
                 self._arrival_s[k] = moment_s
                 insort(self._arrivals, k, key=self._from_the_end)
         self.num_complete += 1
-        if self._progress is not None:
-            self._progress(self.num_complete, len(self.instance.jobs))
+        if self.progress is not None:
+            self.progress(self.num_complete, len(self.instance.jobs))
 
     def stall(self, now_s: float, why: str) -> SimulationError:
         """Return the error of a scheduler that leaves jobs waiting for ever."""

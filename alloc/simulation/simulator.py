@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import time
 from collections.abc import Callable, Mapping
@@ -9,8 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from alloc.collector import collector_paused
 from alloc.errors import AllocError, InstanceError, SimulationError
 from alloc.problems.allocation.instance import Instance
+from alloc.problems.allocation.run_columns import RunColumns
 from alloc.problems.allocation.solution import Schedule
 from alloc.problems.allocation.stages import ends_of_jobs, starts_of_jobs
 from alloc.progress import completions
@@ -24,7 +27,8 @@ from alloc.simulation.engine import Engine, Progress
 from alloc.simulation.information import Forecast, require_knowledge
 from alloc.simulation.result import SimulationResult
 from alloc.simulation.slots import SlotClock
-from alloc.verification import verify
+from alloc.simulation.stream import stream_of
+from alloc.verification import check_schedule
 from alloc.verification.time import TIME_TOLERANCE_S
 from alloc.workload import Job
 
@@ -92,7 +96,7 @@ class Simulation:
             self._clock = EventClock(self._engine, stalls=stalls)
         self._asked_s: float | None = None
         self._over = False
-        self._result: dict[bool, SimulationResult] = {}
+        self._result: SimulationResult | None = None
 
     @property
     def state(self) -> ClusterState:
@@ -163,6 +167,27 @@ class Simulation:
         self._engine.accept(decision, took_s)
         self._clock.apply(decision)
 
+    def run(self, policy: Scheduler) -> None:
+        """Run to the end as a scheduler decides.
+
+        Parameters
+        ----------
+        policy
+            The scheduler, reset.
+
+        Raises
+        ------
+        SimulationError
+            If a decision breaks a rule, or the scheduler fails or stalls.
+        """
+        if (stream := stream_of(self._engine, policy)) is not None:
+            self._over = True
+            with collector_paused():
+                stream.run()
+            return
+        while (state := self.next_decision()) is not None:
+            self.apply(_decision(policy, state))
+
     def stop(self, *, interrupted: bool = False) -> None:
         """End the simulation here; jobs that are left count as unfinished.
 
@@ -196,9 +221,13 @@ class Simulation:
                 f"{self._engine.name} asks for the result at {self._engine.end_s:g} s, before the "
                 "simulation is over; go on until next_decision() returns None, or stop() it."
             )
-        if check not in self._result:
-            self._result[check] = _result(self.instance, self._engine, self._forecast, check)
-        return self._result[check]
+        with collector_paused():
+            if self._result is None:
+                self._result = _result(self.instance, self._engine, self._forecast)
+            if check and not self._result.verified:
+                _check(self._result)
+                self._result = dataclasses.replace(self._result, verified=True)
+        return self._result if check else dataclasses.replace(self._result, verified=False)
 
 
 def simulate(
@@ -294,8 +323,7 @@ def simulate(
     require_honoured(policy, instance)
     _asked(policy, "when it is reset", policy.reset)
     try:
-        while (state := simulation.next_decision()) is not None:
-            simulation.apply(_decision(policy, state))
+        simulation.run(policy)
     except KeyboardInterrupt:
         if not keep_interrupted:
             raise
@@ -336,28 +364,28 @@ def _until_now(simulation: Simulation, check: bool) -> SimulationResult:
         raise KeyboardInterrupt from None
 
 
-def _result(
-    instance: Instance, engine: Engine, forecast: Forecast, check: bool
-) -> SimulationResult:
-    """Return what happened; the record of the engine is closed by it."""
+def _result(instance: Instance, engine: Engine, forecast: Forecast) -> SimulationResult:
+    """Return what happened, unchecked; the record of the engine goes into it."""
     name, record = engine.name, engine.record
     while engine.live:
         record.enter(engine.live.popitem()[1])
-    parts = engine.instance.jobs
     index = engine.instance.job_index
+    record.runs.sort(key=lambda run: (index[run.job], run.start_s))
     schedule = Schedule(
-        tuple(sorted(record.runs, key=lambda run: (index[run.job], run.start_s))),
+        tuple(record.runs),
         {
             job.id: f"refused by {name} at {engine.refused[job.id]:g} s."
             if job.id in engine.refused
             else f"not complete when the simulation stopped at {engine.end_s:g} s."
-            for job in parts
+            for job in engine.instance.jobs
             if record.completion_s.get(job.id) is None
         },
     )
+    record.runs.clear()
     completion_s = ends_of_jobs(instance, record.completion_s)
-    if check:
-        _check(instance, schedule, completion_s, name)
+    record.completion_s.clear()
+    start_s = starts_of_jobs(instance, record.start_s)
+    record.start_s.clear()
     return SimulationResult(
         instance=instance,
         scheduler=name,
@@ -366,7 +394,7 @@ def _result(
         speed_error=forecast.speed_error,
         schedule=schedule,
         completion_s=completion_s,
-        start_s=starts_of_jobs(instance, record.start_s),
+        start_s=start_s,
         decision_s=np.array(engine.decision_s),
         end_s=engine.end_s,
         restarts=record.restarts,
@@ -375,7 +403,7 @@ def _result(
         lost_gpu_s=record.lost_gpu_s,
         late=_late(instance, completion_s),
         notes=engine.notes,
-        verified=check,
+        verified=False,
     )
 
 
@@ -391,17 +419,14 @@ def _late(instance: Instance, completion_s: dict[str, float | None]) -> tuple[st
     return tuple(late)
 
 
-def _check(
-    instance: Instance,
-    schedule: Schedule,
-    completion_s: dict[str, float | None],
-    scheduler: str,
-) -> None:
+def _check(result: SimulationResult) -> None:
     """Check the whole schedule, and compare its completions with the simulator's."""
+    instance, schedule, scheduler = result.instance, result.schedule, result.scheduler
     # So is being stopped, or left out by a policy, before completion.
+    columns = RunColumns(instance.unfolded, schedule.runs)
     broken = [
         v
-        for v in verify(instance, schedule)
+        for v in check_schedule(instance, schedule, columns)
         if v.code not in _LATENESS
         and not (v.code == "incomplete" and v.ids[0] in schedule.unplaced)
     ]
@@ -410,9 +435,10 @@ def _check(
         raise SimulationError(
             f"scheduler {scheduler}: the checker refuses the schedule: {broken[0].sentence}{more}"
         )
-    for job_id, checked in completions(instance, schedule).items():
-        if checked != completion_s[job_id]:
+    for job_id, checked in completions(instance, schedule, columns).items():
+        if checked != result.completion_s[job_id]:
             raise SimulationError(
                 f'scheduler {scheduler}, job "{job_id}": the simulator completes it at '
-                f"{completion_s[job_id]} s, the checker at {checked} s; the simulator has a bug."
+                f"{result.completion_s[job_id]} s, the checker at {checked} s; the simulator has "
+                "a bug."
             )

@@ -9,7 +9,10 @@ import math
 from collections.abc import Iterable
 from dataclasses import replace
 
+import numpy as np
+
 from alloc.problems.allocation.instance import Instance
+from alloc.problems.allocation.run_columns import UNKNOWN, RunColumns
 from alloc.problems.allocation.solution import Allocation, Run, Schedule, Solution
 from alloc.verification.capacity import check_capacity
 from alloc.verification.claims import check_claims as check_claims
@@ -18,7 +21,7 @@ from alloc.verification.outages import check_outages
 from alloc.verification.placement import check_assignment
 from alloc.verification.precedence import check_precedence
 from alloc.verification.rules import check_affinities
-from alloc.verification.time import check_runs
+from alloc.verification.time import check_times
 from alloc.verification.violation import Violation as Violation
 
 
@@ -47,9 +50,7 @@ def verify(
     if isinstance(solution, Allocation):
         found = _verify_allocation(instance, solution)
     else:
-        found = _verify_schedule(instance.unfolded, solution)
-        if instance.unfolded is not instance:
-            found += check_precedence(instance, solution)
+        found = check_schedule(instance, solution, RunColumns(instance.unfolded, solution.runs))
     known: dict[tuple[str, tuple[str, ...]], float] = {}
     for v in accept:
         known[v.code, v.ids] = max(known.get((v.code, v.ids), 0.0), v.amount)
@@ -94,23 +95,29 @@ def _check_assignments(instance: Instance, allocation: Allocation) -> list[Viola
     return [*found, *check_outages(instance, now)]
 
 
-def _verify_schedule(instance: Instance, schedule: Schedule) -> list[Violation]:
+def check_schedule(instance: Instance, schedule: Schedule, columns: RunColumns) -> list[Violation]:
+    """Check a schedule as `verify` does: all at once what is plain, one by one what may be wrong.
+
+    Parameters
+    ----------
+    instance
+        The problem.
+    schedule
+        A schedule.
+    columns
+        Its runs.
+    """
+    asked, instance = instance, instance.unfolded
+    runs = schedule.runs
     found: list[Violation] = []
-    sound: list[Run] = []
-    for run in schedule.runs:
-        problems = list(check_assignment(instance, run.job, run.configuration, run.tasks))
-        found += problems
-        if not any(v.code in ("unknown_job", "unknown_configuration") for v in problems):
-            sound.append(run)
-    running = {assignment.job: assignment for assignment in instance.running}
-    by_job: dict[str, list[Run]] = {}
-    for run in sorted(sound, key=lambda r: r.start_s):
-        by_job.setdefault(run.job, []).append(run)
-    for job in instance.jobs:
-        runs = by_job.get(job.id, [])
-        refused = job.refusable and not runs and job.id in schedule.unplaced
-        for violation in check_runs(instance, job, runs, running.get(job.id)):
-            if violation.code != "incomplete" or not refused:
-                found.append(violation)
-    found += [*check_capacity(instance, sound), *check_affinities(instance, sound)]
-    return [*found, *check_outages(instance, sound)]
+    for k in np.flatnonzero(~columns.well_placed).tolist():
+        found += check_assignment(instance, runs[k].job, runs[k].configuration, runs[k].tasks)
+    if (columns.kind == UNKNOWN).any():
+        runs = tuple(run for run, k in zip(runs, columns.kind.tolist(), strict=True) if k >= 0)
+        columns = RunColumns(instance, runs)
+    found += check_times(instance, runs, columns, schedule.unplaced)
+    found += [*check_capacity(instance, runs, columns), *check_affinities(instance, runs)]
+    found += check_outages(instance, runs)
+    if asked is not instance:
+        found += check_precedence(asked, schedule)
+    return found

@@ -5,6 +5,9 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+_MAX_DEMANDS = 50_000
+"""Demands that are sorted at a time, some: 2 MB an array."""
+
 
 def peaks_of(
     keys: npt.NDArray[np.int64],
@@ -25,18 +28,44 @@ def peaks_of(
     num_keys
         Number of keys.
     """
-    key = np.concatenate([keys, keys])
-    time = np.concatenate([spans[:, 0], spans[:, 1]])
-    change = np.concatenate([demands, -demands])
-    starts = np.concatenate([np.ones(len(keys)), np.zeros(len(keys))])
-    # What ends at a moment is given back before what starts then takes it.
-    order = np.lexsort((starts, time, key))
-    key, time, change = key[order], time[order], change[order]
-    level = np.cumsum(change, axis=0)  # every key's changes sum to zero, so keys do not mix
     peaks = np.zeros((num_keys, demands.shape[1]), dtype=np.int64)
     times = np.zeros((num_keys, demands.shape[1]))
+    # So many keys at a time: of long schedules that takes less memory, and no more time.
+    width = max(num_keys * _MAX_DEMANDS // max(len(keys), 1), 1)
+    for first in range(0, num_keys, width):
+        own = slice(first, first + width)
+        some = (keys >= own.start) & (keys < own.stop)
+        peaks[own], times[own] = _peaks_of_some(
+            keys[some] - first, spans[some], demands[some], len(peaks[own])
+        )
+    return peaks, times
+
+
+def _peaks_of_some(
+    keys: npt.NDArray[np.int64],
+    spans: npt.NDArray[np.float64],
+    demands: npt.NDArray[np.int64],
+    num_keys: int,
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
+    """Return what `peaks_of` does, for some of the keys."""
+    # What ends at a moment is given back before what starts then takes it: sorts keep the order.
+    order = np.argsort(np.concatenate([spans[:, 1], spans[:, 0]]), kind="stable")
+    key = np.concatenate([keys, keys])[order]
+    narrow = num_keys <= np.iinfo(np.int16).max  # short numbers are sorted by their digits
+    by_key = np.argsort(key.astype(np.int16) if narrow else key, kind="stable")
+    order, key = order[by_key], key[by_key]
+    peaks = np.zeros((num_keys, demands.shape[1]), dtype=np.int64)
+    times = np.zeros((num_keys, demands.shape[1]))
+    if not len(key):
+        return peaks, times
+    time = np.concatenate([spans[:, 1], spans[:, 0]])[order]
+    first = np.flatnonzero(np.diff(key, prepend=key[0] - 1))
+    own = key[first]
     for r in range(demands.shape[1]):
-        np.maximum.at(peaks[:, r], key, level[:, r])
-        at_peak = level[:, r] == peaks[key, r]
+        amount = demands[:, r]
+        # Every key's changes sum to zero, so that keys do not mix.
+        level = np.cumsum(np.concatenate([-amount, amount])[order])
+        peaks[own, r] = np.maximum(np.maximum.reduceat(level, first), 0)
+        at_peak = level == peaks[key, r]
         times[key[at_peak], r] = time[at_peak]
     return peaks, times

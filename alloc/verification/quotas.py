@@ -19,6 +19,8 @@ def check_quotas(instance: Instance, runs: Sequence[Run]) -> Iterator[Violation]
     A tenant holds at most its quota and what it may borrow; the tenants of a cohort together at
     most the sum of their quotas.
     """
+    if not instance.tenants:
+        return
     tenants = {tenant.name: k for k, tenant in enumerate(instance.tenants)}
     held = [run for run in runs if instance.job(run.job).tenant in tenants]
     if not held:

@@ -3,16 +3,80 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
 
 from alloc.problems.allocation.instance import Instance
+from alloc.problems.allocation.run_columns import RunColumns
 from alloc.problems.allocation.solution import Assignment, Run
-from alloc.progress import follow
+from alloc.progress import ends_of_single_runs, follow
 from alloc.verification.violation import Violation
 from alloc.workload import Job
 
 TIME_TOLERANCE_S = 1e-6
 """Times that agree this well are equal: slot multiples are products of floats."""
+
+
+def check_times(
+    instance: Instance,
+    runs: Sequence[Run],
+    columns: RunColumns,
+    unplaced: Mapping[str, str],
+) -> Iterator[Violation]:
+    """Yield what is wrong with the runs of each job in time, job by job.
+
+    Parameters
+    ----------
+    instance
+        The problem, unfolded.
+    runs
+        Runs of its jobs in known configurations, in any order.
+    columns
+        The same as columns.
+    unplaced
+        Jobs that the schedule names as left out: those that may be refused need not complete.
+    """
+    # One look at all jobs finds those with a single run that keeps every rule, most of a long
+    # stream; each of the others is looked at by itself.
+    quiet = _quiet(instance, columns)
+    running = {assignment.job: assignment for assignment in instance.running}
+    by_job: dict[int, list[Run]] = {}
+    loud = np.flatnonzero(~quiet[columns.job])
+    for k in loud[np.argsort(columns.start_s[loud], kind="stable")].tolist():
+        by_job.setdefault(int(columns.job[k]), []).append(runs[k])
+    for j in np.flatnonzero(~quiet).tolist():
+        job, own = instance.jobs[j], by_job.get(j, [])
+        refused = job.refusable and not own and job.id in unplaced
+        for violation in check_runs(instance, job, own, running.get(job.id)):
+            if violation.code != "incomplete" or not refused:
+                yield violation
+
+
+def _quiet(instance: Instance, columns: RunColumns) -> npt.NDArray[np.bool_]:
+    """Return which jobs run once, from start to completion, and break no rule of time."""
+    jobs = instance.jobs
+    quiet = np.zeros(len(jobs), dtype=bool)
+    if instance.slot_s is not None:
+        return quiet
+    single, end_s = ends_of_single_runs(instance, columns)
+    if not single.size:
+        return quiet
+    start_s, until_s = columns.start_s[single], columns.end_s[single]
+    own = [jobs[j] for j in columns.job[single].tolist()]
+    limit_s = np.array([math.inf if job.deadline_s is None else job.deadline_s for job in own])
+    if instance.horizon_s is not None:
+        limit_s = np.minimum(limit_s, instance.horizon_s)
+    arrival_s = np.array([job.arrival_s for job in own])
+    # What is no number is in no order, and so never quiet.
+    quiet[columns.job[single]] = (
+        (start_s >= arrival_s - TIME_TOLERANCE_S)
+        & (until_s > start_s)
+        & (until_s < math.inf)
+        & (end_s <= limit_s + TIME_TOLERANCE_S)
+    )
+    return quiet
 
 
 def check_runs(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass
 from functools import cached_property
+from operator import attrgetter
 from typing import Any, Literal, get_args
 
 from alloc.errors import InstanceError, nearest
@@ -14,6 +15,7 @@ from alloc.workload.placement_rules import NO_RULES, PlacementRules
 from alloc.workload.stages import Stage, order_of, require_stages
 
 Elasticity = Literal["malleable", "moldable", "rigid"]
+_RATE = attrgetter("rate")
 _ELASTICITIES: tuple[Elasticity, ...] = get_args(Elasticity)
 
 
@@ -122,6 +124,8 @@ class Job:
                 )
 
     def _check_limits(self, where: str) -> None:
+        if self.deadline_s is self.due_date_s is self.checkpoint_s is None:
+            return
         for field in ("deadline_s", "due_date_s", "checkpoint_s"):
             value = getattr(self, field)
             if value is not None:
@@ -146,7 +150,7 @@ class Job:
                 f"{where}: is rigid but has {len(self.configurations)} configurations; "
                 "keep one or call it moldable."
             )
-        if not any(configuration.rate > 0 for configuration in self.configurations):
+        if not any(map(_RATE, self.configurations)):  # none is below 0
             raise InstanceError(f"{where}: no configuration has a rate above 0; it never finishes.")
 
     def _check_slices(self, where: str) -> None:

@@ -270,12 +270,19 @@ def make_round_data(
             front = fitting[kept]
             fronts[key, owner] = (front, use[front], rate[kept])
     classes: dict[tuple[int, str | None, bytes], list[int]] = {}
+    of_table: dict[tuple[int, str | None], list[int]] = {}
     for j, (job, owner) in enumerate(zip(jobs, owners, strict=True)):
-        of_table = (id(job.configurations), owner)
-        values = utility.of_rates(job, fronts[of_table][2], slot_s)
+        of_table.setdefault((id(job.configurations), owner), []).append(j)
+    values: list[bytes] = [b""] * len(jobs)
+    for of, own_jobs in of_table.items():
+        found = utility.of_jobs([jobs[j] for j in own_jobs], fronts[of][2], slot_s)
+        raw, width = found.tobytes(), found.itemsize * found.shape[1]
+        for i, j in enumerate(own_jobs):
+            values[j] = raw[i * width : (i + 1) * width]
+    for j, (job, owner) in enumerate(zip(jobs, owners, strict=True)):
         # Jobs that gain the same from the same configurations are one class.
-        classes.setdefault((*of_table, values.tobytes()), []).append(j)
-    parts = [(fronts[key[:2]], np.frombuffer(key[2])) for key in classes]
+        classes.setdefault((id(job.configurations), owner, values[j]), []).append(j)
+    parts = [(fronts[which[:2]], np.frombuffer(which[2])) for which in classes]
     none = np.zeros(0)
     return RoundData(
         topology=topology,

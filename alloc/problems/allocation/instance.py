@@ -289,7 +289,7 @@ class Instance(Problem):
         for job in self.jobs:
             if job.stages:
                 found.setdefault("stages", f'job "{job.id}"')
-            if job.placement != NO_RULES:
+            if job.placement is not NO_RULES and job.placement != NO_RULES:
                 found.setdefault("placement rules", f'job "{job.id}"')
             if job.refusable:
                 found.setdefault("refusal", f'job "{job.id}"')

@@ -65,6 +65,8 @@ def ends_of_jobs(instance: Instance, ends_s: Mapping[str, float | None]) -> dict
     ends_s
         The completion of each job of it unfolded, seconds, or None; a job without one has none.
     """
+    if instance.unfolded is instance:
+        return {job.id: ends_s.get(job.id) for job in instance.jobs}
     return {job.id: _last([ends_s.get(part.id) for part in job.parts]) for job in instance.jobs}
 
 
@@ -72,6 +74,8 @@ def starts_of_jobs(
     instance: Instance, starts_s: Mapping[str, float | None]
 ) -> dict[str, float | None]:
     """Return when each job first ran: with the first of its stages, seconds, or None."""
+    if instance.unfolded is instance:
+        return {job.id: starts_s.get(job.id) for job in instance.jobs}
     found: dict[str, float | None] = {}
     for job in instance.jobs:
         begun = [s for part in job.parts if (s := starts_s.get(part.id)) is not None]

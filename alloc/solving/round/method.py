@@ -418,6 +418,7 @@ def allocate_round(
     *,
     gap: float = 1e-4,
     nodes: int = NODES,
+    known: dict[str, Job] | None = None,
 ) -> tuple[tuple[Assignment, ...], dict[str, float]]:
     """Decide a slot for the jobs a scheduler sees, placed on hosts: the exact per-round policy.
 
@@ -440,6 +441,9 @@ def allocate_round(
     nodes
         Most nodes of each integer program: the best choice found by then stands, and the notes
         carry its bound.
+    known
+        The jobs of the round before, by id: those that have not changed are taken over. It then
+        holds those of this round.
 
     Returns
     -------
@@ -448,7 +452,10 @@ def allocate_round(
     notes
         ``utility``, ``bound``, and ``unplaced``: jobs chosen by the model that found no hosts.
     """
-    jobs = tuple(_as_job(view) for view in views)
+    known = {} if known is None else known
+    jobs = tuple([_as_job(view, known.get(view.id)) for view in views])
+    known.clear()
+    known.update(zip([job.id for job in jobs], jobs, strict=True))
     data = make_round_data(topology, jobs, slot_s, round_utility(utility), quotas)
     answer = optimise_round(data, gap=gap, settings=Settings(math.inf, nodes=nodes))
     allocation = data.allocation(answer.x)
@@ -461,11 +468,19 @@ def allocate_round(
     return allocation.assignments, notes
 
 
-def _as_job(view: JobView) -> Job:
-    """Return the job as the scheduler knows it."""
+def _as_job(view: JobView, before: Job | None = None) -> Job:
+    """Return the job as the scheduler knows it, the same as before where nothing has changed."""
     work = 1.0 if view.work is None else view.work
     left = work if view.work_left is None else view.work_left
     done = min(max(work - left, 0.0), work * (1 - 1e-12))
+    if (
+        before is not None
+        and before.configurations is view.configurations
+        and (before.work, before.work_done) == (work, done)
+        and (before.weight, before.tenant) == (view.weight, view.tenant)
+        and before.preemptible == view.preemptible
+    ):
+        return before
     return Job(
         view.id,
         0.0,

@@ -23,7 +23,7 @@ INSTANCE = Instance(
 def test_judge_refuses_loudly(monkeypatch: pytest.MonkeyPatch) -> None:
     """A violation found only in the end names the scheduler and counts the others."""
     found = [Violation("x", ("a",), 1, "s", "first rule."), Violation("y", (), 1, "s", "second.")]
-    monkeypatch.setattr(simulator, "verify", lambda instance, schedule: found)
+    monkeypatch.setattr(simulator, "check_schedule", lambda *_: found)
     with pytest.raises(SimulationError, match=r"fifo: the checker refuses.*first rule\. \(2 rules"):
         simulate(INSTANCE, make_scheduler("fifo"))
     unchecked = simulate(INSTANCE, make_scheduler("fifo"), check=False)
@@ -33,7 +33,7 @@ def test_judge_refuses_loudly(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_completions_are_compared_with_the_judges(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two accounts of one job's end that differ are a bug, not a rounding."""
-    monkeypatch.setattr(simulator, "completions", lambda instance, schedule: {"a": 6.0})
+    monkeypatch.setattr(simulator, "completions", lambda *_: {"a": 6.0})
     with pytest.raises(SimulationError, match=r'job "a": the simulator completes it at 5\.0 s'):
         simulate(INSTANCE, make_scheduler("fifo"))
 

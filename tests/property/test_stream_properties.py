@@ -1,0 +1,209 @@
+"""Streams: the loop over plain gangs against the clock of events, host classes against hosts."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+from collections.abc import Callable
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from alloc.packing import HostPool
+from alloc.packing.host_classes import HostClasses
+from alloc.problems.allocation.instance import Instance, Tenant
+from alloc.problems.allocation.outages import Outage
+from alloc.problems.allocation.solution import Assignment
+from alloc.schedulers import make_scheduler
+from alloc.schedulers.fifo import Fifo
+from alloc.simulation import Simulation, SimulationResult, simulate
+from alloc.simulation.stream import stream_of
+from alloc.topology import Host, HostType, Topology, flat_cluster
+from alloc.workload import Configuration, Job, PlacementRules, TaskGroup, rigid_gang
+from alloc.workload.stages import Stage
+
+relaxed = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+seeds = st.integers(0, 2**32).map(random.Random)
+
+
+class Watched(Fifo):
+    """The same rule; a class of its own goes the way of all other schedulers."""
+
+
+def cluster(rng: random.Random) -> Topology:
+    """Return some hosts of up to three types, in any order."""
+    kinds = [
+        HostType(
+            f"kind-{k}",
+            rng.randint(1, 4),
+            rng.choice(("v100", "a100")),
+            rng.choice((8, 12)) * 1000,
+            rng.choice((0, 4096, 6000)),
+        )
+        for k in range(rng.randint(1, 3))
+    ]
+    hosts = tuple(Host(f"host-{h}", rng.choice(kinds).name) for h in range(rng.randint(1, 9)))
+    return Topology("cluster", tuple(kinds), hosts, (), ())
+
+
+def gang(rng: random.Random, topology: Topology) -> Configuration:
+    """Return a gang of whole GPUs whose single tasks fit on some host."""
+    host = topology.host_type(rng.choice(topology.hosts))
+    groups = [
+        TaskGroup(
+            role,
+            rng.randint(1, 5),
+            1000 * rng.randint(0, min(host.num_gpus, 2)),
+            rng.choice((0, 1000, 1500, 3000)),
+            rng.choice((0, 0, host.memory_mib // 2, host.memory_mib // 3)),
+        )
+        for role in ("worker", "reader")[: rng.choice((1, 1, 2))]
+    ]
+    kind = rng.choice((None, None, host.gpu_type))
+    return Configuration(tuple(groups), rng.choice((0.5, 1.0, 1 / 3, 7.0)), kind)
+
+
+def stream(rng: random.Random) -> Instance:
+    """Return jobs that start and end, many of one kind, at times that often coincide."""
+    topology = cluster(rng)
+    pool = HostPool(topology)
+    tables = []
+    while len(tables) < rng.randint(1, 4):
+        table = tuple(gang(rng, topology) for _ in range(rng.choice((1, 1, 3))))
+        able = [pool.place(c) is not None for c in table]
+        pool.reset()
+        if all(able):
+            tables.append(table)
+    jobs = []
+    for j in range(rng.randint(1, 30)):
+        table = rng.choice(tables)
+        work = rng.choice((1.0, 5.0, 10.0, 0.1, 1e6 / 3))
+        jobs.append(
+            Job(
+                f"job-{j}",
+                rng.choice((0.0, 5.0, 10.0, 10.0, 17.3)),
+                work,
+                table,
+                elasticity="rigid" if len(table) == 1 else "moldable",
+                preemptible=rng.random() < 0.5,
+                restart_cost_s=rng.choice((0.0, 0.7)),
+                work_done=rng.choice((0.0, 0.0, work / 3)),
+                deadline_s=rng.choice((None, 20.0)),
+            )
+        )
+    return Instance("stream", topology, tuple(jobs))
+
+
+def told(result: SimulationResult) -> dict[str, object]:
+    """Return all that a simulation says but the time that its decisions took."""
+    said = {f.name: getattr(result, f.name) for f in dataclasses.fields(result)}
+    return {**said, "decision_s": len(result.decision_s)}
+
+
+@relaxed
+@given(rng=seeds, skip=st.booleans(), max_time_s=st.sampled_from((None, None, 5.0, 12.0, 23.0)))
+def test_the_loop_of_streams_says_what_the_clock_of_events_says(
+    rng: random.Random, skip: bool, max_time_s: float | None
+) -> None:
+    """Hosts, times, counts, and the reasons of what did not complete, to the last digit."""
+    instance = stream(rng)
+    policy = Fifo(skip=skip)
+    assert stream_of(Simulation(instance)._engine, policy) is not None
+    calls: list[list[tuple[int, int]]] = [[], []]
+
+    def progress(k: int) -> Callable[[int, int], None]:
+        return lambda complete, of: calls[k].append((complete, of))
+
+    one = simulate(instance, policy, max_time_s=max_time_s, progress=progress(0))
+    other = simulate(instance, Watched(skip=skip), max_time_s=max_time_s, progress=progress(1))
+    assert told(one) == told(other)
+    if max_time_s is None:
+        assert calls[0] == calls[1]
+
+
+@relaxed
+@given(rng=seeds)
+def test_classes_of_hosts_place_as_hosts_do(rng: random.Random) -> None:
+    """Gang after gang on the same hosts, with some given back, however many classes there are."""
+    topology = cluster(rng)
+    pool, classes = HostPool(topology), HostClasses(topology)
+    classes._max_classes = rng.choice((3, 1000))  # what is dropped is looked at anew
+    wanted = [gang(rng, topology) for _ in range(rng.randint(1, 6))]
+    gangs = [classes.gang(configuration) for configuration in wanted]
+    standing = []
+    for _ in range(rng.randint(1, 60)):
+        if standing and rng.random() < 0.4:
+            k, tasks, placed = standing.pop(rng.randrange(len(standing)))
+            pool.release(wanted[k], tasks)
+            classes.release(gangs[k], placed)
+        else:
+            k = rng.randrange(len(wanted))
+            tasks, placed = pool.place(wanted[k]), classes.place(gangs[k])
+            assert (tasks is None) == (placed is None)
+            if tasks is not None:
+                found = [(topology.hosts[s.host].id, s.ask.role, s.count) for s in placed]
+                assert found == [(task.host, task.role, task.count) for task in tasks]
+                standing.append((k, tasks, placed))
+        free = [classes.free(h) for h in range(topology.num_hosts)]
+        assert free == [tuple(row) for row in pool.free.tolist()]
+        assert classes.free_gpu == int(pool.free[:, 0].sum())
+
+
+def test_ctrl_c_keeps_what_happened() -> None:
+    """Runs until then are kept, ended where it came, and pass the checker."""
+    instance = stream(random.Random(7))
+    total = simulate(instance, Fifo())
+
+    def interrupt(complete: int, of: int) -> None:
+        if complete == of // 2:
+            raise KeyboardInterrupt
+
+    kept = simulate(instance, Fifo(), progress=interrupt, keep_interrupted=True)
+    assert kept.notes == {"interrupted": 1.0}
+    assert kept.verified
+    assert 0 < len(kept.unfinished) < len(instance.jobs)
+    for job, end_s in kept.completion_s.items():
+        assert end_s in (None, total.completion_s[job])
+    assert max(run.end_s for run in kept.schedule.runs) <= kept.end_s < total.end_s
+    with pytest.raises(KeyboardInterrupt):
+        simulate(instance, Fifo(), progress=interrupt)
+
+
+HOST = flat_cluster("two", HostType("h", 2, "v100", 8000, 0), 2)
+PLAIN = Job("a", 0.0, 5.0, (rigid_gang(1),), elasticity="rigid")
+WITHIN = dataclasses.replace(rigid_gang(1), within="host")
+STAGE = Stage("s", 5.0, (rigid_gang(1),))
+SHARE = Configuration((TaskGroup("worker", 1, 500),), 1.0)
+SERVED = Configuration((TaskGroup("worker", 1, 1000), TaskGroup("ps", 1, 0, 1000)), 1.0)
+
+
+@pytest.mark.parametrize(
+    "instance",
+    [
+        Instance("slots", HOST, (PLAIN,), slot_s=5.0),
+        Instance("tenants", HOST, (PLAIN,), tenants=(Tenant("t", 1000),)),
+        Instance("outages", HOST, (PLAIN,), outages=(Outage(HOST.hosts[0].id, 1.0, 2.0),)),
+        Instance("running", HOST, (PLAIN,), running=(Assignment("a", 0),)),
+        Instance("shares", HOST, (PLAIN.replace(configurations=(SHARE,)),)),
+        Instance("tasks", HOST, (PLAIN.replace(configurations=(SERVED,), elasticity="malleable"),)),
+        Instance("within", HOST, (PLAIN.replace(configurations=(WITHIN,)),)),
+        Instance("rules", HOST, (PLAIN.replace(placement=PlacementRules(required="host")),)),
+        Instance("stages", HOST, (Job("s", 0.0, 0.0, (), stages=(STAGE,)),)),
+    ],
+    ids=lambda instance: instance.name,
+)
+def test_what_the_loop_does_not_know_is_left_to_the_clocks(instance: Instance) -> None:
+    """It says so before anything happens, and the simulation goes its usual way."""
+    assert stream_of(Simulation(instance)._engine, Fifo()) is None
+    assert simulate(instance, Fifo()).unfinished == ()
+
+
+def test_other_rules_are_asked_themselves() -> None:
+    """Schedulers of other classes, watched ones, and those of DL2 decide event by event."""
+    plain = Instance("plain", HOST, (PLAIN,))
+    watched = Fifo()
+    watched.watch = lambda job, role: None
+    for policy in (make_scheduler("srtf"), Watched(), watched, Fifo(rules="dl2")):
+        assert stream_of(Simulation(plain)._engine, policy) is None
+    assert stream_of(Simulation(plain)._engine, Fifo()) is not None
