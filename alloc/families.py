@@ -322,7 +322,7 @@ FAMILIES |= {
             objective="weighted_jct",
             objectives=("weighted_jct", "mean_jct", "makespan", "tardiness"),
             methods={AUTO: "alloc.solving.stages:solve_stages"},
-            features=("stages",),
+            features=("stages", "moving GPUs"),
             measure=_MEASURE,
             checker=_CHECKER,
         ),

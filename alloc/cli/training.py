@@ -258,7 +258,7 @@ def placement_agent(output: Path, minutes: float, seed: int) -> Begun:
 
 @_timed("decima", 10.0)
 def decima(output: Path, minutes: float, seed: int) -> Begun:
-    """Train an agent for jobs that are graphs of stages (Decima), and a tree that says what it does.
+    """Train an agent for jobs that are graphs of stages (Decima), and a tree that tells its ways.
 
     A network over graphs, by minus the weight of the jobs in the system. The best in validation is
     written to DIR/NAME.onnx, and a decision tree distilled from it to DIR/NAME-tree.json.

@@ -6,9 +6,10 @@ No solver is imported here, and nothing a solver said is believed.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
+from alloc.problems.allocation.executors import move_delays
 from alloc.problems.allocation.instance import Instance
 from alloc.problems.allocation.solution import Allocation, Run, Schedule, Solution
 from alloc.verification.capacity import check_capacity
@@ -47,7 +48,8 @@ def verify(
     if isinstance(solution, Allocation):
         found = _verify_allocation(instance, solution)
     else:
-        found = _verify_schedule(instance.unfolded, solution)
+        delays = move_delays(instance, solution)
+        found = _verify_schedule(instance.unfolded, solution, delays)
         if instance.unfolded is not instance:
             found += check_precedence(instance, solution)
     known: dict[tuple[str, tuple[str, ...]], float] = {}
@@ -94,7 +96,9 @@ def _check_assignments(instance: Instance, allocation: Allocation) -> list[Viola
     return [*found, *check_outages(instance, now)]
 
 
-def _verify_schedule(instance: Instance, schedule: Schedule) -> list[Violation]:
+def _verify_schedule(
+    instance: Instance, schedule: Schedule, delays: Mapping[str, float]
+) -> list[Violation]:
     found: list[Violation] = []
     sound: list[Run] = []
     for run in schedule.runs:
@@ -109,7 +113,8 @@ def _verify_schedule(instance: Instance, schedule: Schedule) -> list[Violation]:
     for job in instance.jobs:
         runs = by_job.get(job.id, [])
         refused = job.refusable and not runs and job.id in schedule.unplaced
-        for violation in check_runs(instance, job, runs, running.get(job.id)):
+        delay_s = delays.get(job.id, 0.0)
+        for violation in check_runs(instance, job, runs, running.get(job.id), delay_s):
             if violation.code != "incomplete" or not refused:
                 found.append(violation)
     found += [*check_capacity(instance, sound), *check_affinities(instance, sound)]

@@ -16,7 +16,11 @@ TIME_TOLERANCE_S = 1e-6
 
 
 def check_runs(
-    instance: Instance, job: Job, runs: Sequence[Run], running: Assignment | None
+    instance: Instance,
+    job: Job,
+    runs: Sequence[Run],
+    running: Assignment | None,
+    delay_s: float = 0.0,
 ) -> Iterator[Violation]:
     """Yield what is wrong with the runs of one job, in order of time.
 
@@ -30,10 +34,12 @@ def check_runs(
         The runs of the job, by their start.
     running
         What the job does at the start of the instance; None: it waits.
+    delay_s
+        Time that it waits at its start for GPUs that move to it, seconds.
     """
     yield from _check_clock(instance, job, runs)
     yield from _check_elasticity(instance, job, runs, running)
-    progress = follow(job, runs, running, instance.downtime)
+    progress = follow(job, runs, running, instance.downtime, delay_s)
     if progress.completion_s is None:
         yield Violation(
             "incomplete",

@@ -1,4 +1,4 @@
-"""Jobs that are graphs of stages, on the hosts of a cluster: what a scheduler of stages is asked."""
+"""Jobs that are graphs of stages, on the hosts of a cluster."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""A Decima agent: a network over graphs of stages, trained by reward, and a tree that explains it."""
+"""A Decima agent: a network over graphs of stages, trained by reward, and a tree of its ways."""

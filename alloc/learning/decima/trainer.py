@@ -42,7 +42,7 @@ VALUE = "weighted_jct_over_reference"
 """The validation's measure: weighted JCT over that of `REFERENCE`, mean over instances."""
 REFERENCE = "shortest-job"
 """Decima's baseline SJF-CP, which is the best of its rules without a parameter."""
-_STEP_S = 3.0
+_STEP_S = 0.9
 """CPU time of an update, seconds, about, on one core of 2023: minutes become updates by it."""
 _BATCH = 256
 """Steps in one batch: what is filled up in a batch costs time, so they are sorted by size."""

@@ -72,7 +72,7 @@ class StageGraphKind:
     can_sample = True
 
     def inputs(self, parameters: StageGraphParameters) -> tuple[TensorSpec, ...]:
-        """Return features and graph, as `alloc.schedulers.learned.stage_graph_features` has them."""
+        """Return features and graph (`alloc.schedulers.learned.stage_graph_features`)."""
         shapes: Mapping[str, tuple[str | int, ...]] = {
             STAGES: (STAGES, len(STAGE_FEATURES)),
             FOLLOWS: (STAGES, STAGES),
@@ -167,6 +167,7 @@ def _ways(round_: Round, views: Sequence[JobView]) -> list[Way]:
     free = math.inf if pool.open_gpus else float(pool.free[:, 0].sum())
     # Stages of one kind ask for the same tasks: each is tried once.
     fits: dict[object, bool] = {}
+    moving = round_.state.executors
     for view in views:
         bound = view.bound_to
         for c in range(len(view.configurations)) if bound is None else (bound,):
@@ -180,5 +181,6 @@ def _ways(round_: Round, views: Sequence[JobView]) -> list[Way]:
                 if placed is not None:
                     pool.release(way, placed)
             if fits[key]:
-                found.append(Way(view, c))
+                delay_s = 0.0 if moving is None else moving.delay_s(view.id, _gpus(view, c))
+                found.append(Way(view, c, delay_s))
     return found

@@ -117,8 +117,9 @@ class StageGraph:
                     self.views.append(view)
                     self._job_of.append(j)
                     paths.append(path)
-            edges += [(rows[p], row) for k, row in rows.items() for p in stages[k].before
-                      if p in rows]
+            edges += [
+                (rows[p], row) for k, row in rows.items() for p in stages[k].before if p in rows
+            ]
         self.row = {view.id: row for row, view in enumerate(self.views)}
         work = np.array([least_gpu_s(view) for view in self.views])
         self.unit_s = max(float(work.mean()), _TINY) if len(work) else 1.0

@@ -54,14 +54,16 @@ COLUMNS = (
     "weight",
     "waits",
 )
-"""What the tree looks at. ``jobs before``: jobs that have a stage to start and less work left for
-their weight; ``stages before``: stages of the job to start with a longer path; ``GPUs`` and ``of
-free``: GPUs that the way takes, of the cluster and of the free ones, 0 to 1; ``time``: time that
-the stage then takes, over the mean GPU time that stages in the system still take; ``slower``: that
-time over the time on the fastest configuration, 1 or more; ``thrift``: rate per GPU over the best of
-the stage's configurations, 0 to 1; ``next end``: time to the next end of a stage, as ``time``;
-``ready``: stages to start; ``left`` and ``weight``: work left and weight of the job over the means;
-``waits``: 1 for waiting, 0 for a start. Of waiting, all that speaks of a stage or job is 0."""
+"""What the tree looks at.
+
+``jobs before``: jobs that have a stage to start and less work left for their weight. ``stages
+before``: stages of the job to start that have a longer path. ``GPUs`` and ``of free``: GPUs that
+the way takes, of the cluster and of the free ones, 0 to 1. ``time``: time that the stage then takes,
+over the mean GPU time that stages in the system still take. ``slower``: that time over the time on
+the fastest configuration, 1 or more. ``thrift``: rate per GPU over the best of its configurations,
+0 to 1. ``next end``: time to the next end of a stage, as ``time``. ``ready``: stages to start.
+``left`` and ``weight``: work left and weight of the job over the means. ``waits``: 1 for waiting, 0
+for a start. Of waiting, all that speaks of a stage or job is 0."""
 
 TREE = Path(__file__).parent / "policies" / "decima-tree.json"
 """The tree that alloc ships."""
@@ -116,7 +118,10 @@ def tree_columns(shown: Mapping[str, npt.NDArray[Any]]) -> Array:
     starts = stage_of.any(axis=1)
     stage = stage_of.argmax(axis=1)
     job = shown[STAGES_OF].argmax(axis=0)[stage] if len(stages) else stage
-    left, weight = np.exp(_column(jobs, JOB_FEATURES, "left")), _column(jobs, JOB_FEATURES, "weight")
+    left, weight = (
+        np.exp(_column(jobs, JOB_FEATURES, "left")),
+        _column(jobs, JOB_FEATURES, "weight"),
+    )
     path = _column(stages, STAGE_FEATURES, "path")
     burden = left / np.exp(weight)
     able = np.unique(stage[starts])
@@ -284,4 +289,6 @@ class DecimaTree(StageGraphDecider):
 
     def __init__(self, tree: str | None = None) -> None:
         self.tree = read_tree(TREE if tree is None else tree)
-        super().__init__(self.tree, StageGraphParameters(may_wait=self.tree.may_wait), "decima-tree")
+        super().__init__(
+            self.tree, StageGraphParameters(may_wait=self.tree.may_wait), "decima-tree"
+        )

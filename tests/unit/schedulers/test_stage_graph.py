@@ -1,8 +1,9 @@
-"""Kind stage-graph/1: what a network over graphs of stages is shown, and what comes of its scores."""
+"""Kind stage-graph/1: what a network over graphs is shown, and what comes of its scores."""
 
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -135,7 +136,7 @@ def test_who_may_wait_does_so_only_while_something_runs():
     run = simulate(diamond(), decider(Watching("waits")))
     runs = sorted(run.schedule.runs, key=lambda r: r.start_s)
     assert len(runs) == 5
-    assert all(a.end_s <= b.start_s for a, b in zip(runs, runs[1:], strict=False))
+    assert all(a.end_s <= b.start_s for a, b in pairwise(runs))
     eager = Watching("waits")
     simulate(diamond(), decider(eager, may_wait=False))
     assert not any(shown["ways"][:, -1].any() for shown in eager.shown)
@@ -174,9 +175,7 @@ def test_random_scores_make_schedules_that_the_checker_passes_in_slots_too():
 
     instance = generate_staged(num_jobs=5, num_hosts=3, seed=5)
     alone = Job("alone", 5.0, 60.0, instance.jobs[0].stages[0].configurations)
-    loose = tuple(
-        one.replace(preemptible=True, elasticity="malleable") for one in instance.jobs
-    )
+    loose = tuple(one.replace(preemptible=True, elasticity="malleable") for one in instance.jobs)
     for jobs in (instance.jobs, loose):
         for slot_s in (None, 50.0):
             asked = instance.replace(jobs=(*jobs, alone), slot_s=slot_s)
