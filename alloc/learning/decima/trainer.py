@@ -64,7 +64,7 @@ class Plan:
         Range of the ratio of probabilities; weight of the entropy and learning rate, both falling
         over the training, the first to nothing, the second to a tenth.
     may_wait
-        Whether the agent may wait with room left.
+        Whether the agent may wait with room left, which is one more thing to learn.
     validation
         Instances that checkpoints are chosen on.
     """
@@ -77,7 +77,7 @@ class Plan:
     clip: float = 0.2
     entropy: float = 0.02
     rate: float = 3e-3
-    may_wait: bool = True
+    may_wait: bool = False
     validation: int = 16
 
     @staticmethod

@@ -108,17 +108,20 @@ class StageGraph:
         paths: list[float] = []
         edges: list[tuple[int, int]] = []
         for j, stages in enumerate(jobs.values()):
-            rows: dict[int, int] = {}
+            row_of: dict[int, int] = {}
             for k, (view, path) in enumerate(
                 zip(stages, paths_of(stages, least_time_s), strict=True)
             ):
                 if not view.is_complete:
-                    rows[k] = len(self.views)
+                    row_of[k] = len(self.views)
                     self.views.append(view)
                     self._job_of.append(j)
                     paths.append(path)
             edges += [
-                (rows[p], row) for k, row in rows.items() for p in stages[k].before if p in rows
+                (row_of[p], row)
+                for k, row in row_of.items()
+                for p in stages[k].before
+                if p in row_of
             ]
         self.row = {view.id: row for row, view in enumerate(self.views)}
         work = np.array([least_gpu_s(view) for view in self.views])

@@ -58,12 +58,12 @@ COLUMNS = (
 
 ``jobs before``: jobs that have a stage to start and less work left for their weight. ``stages
 before``: stages of the job to start that have a longer path. ``GPUs`` and ``of free``: GPUs that
-the way takes, of the cluster and of the free ones, 0 to 1. ``time``: time that the stage then takes,
-over the mean GPU time that stages in the system still take. ``slower``: that time over the time on
-the fastest configuration, 1 or more. ``thrift``: rate per GPU over the best of its configurations,
-0 to 1. ``next end``: time to the next end of a stage, as ``time``. ``ready``: stages to start.
-``left`` and ``weight``: work left and weight of the job over the means. ``waits``: 1 for waiting, 0
-for a start. Of waiting, all that speaks of a stage or job is 0."""
+the way takes, of the cluster and of the free ones, 0 to 1. ``time``: time that the stage then
+takes, over the mean GPU time that stages in the system still take. ``slower``: that time over the
+time on the fastest configuration, 1 or more. ``thrift``: rate per GPU over the best of its
+configurations, 0 to 1. ``next end``: time to the next end of a stage, as ``time``. ``ready``:
+stages to start. ``left`` and ``weight``: work left and weight of the job over the means. ``waits``:
+1 for waiting, 0 for a start. Of waiting, all that speaks of a stage or job is 0."""
 
 TREE = Path(__file__).parent / "policies" / "decima-tree.json"
 """The tree that alloc ships."""
