@@ -151,7 +151,7 @@ class Moving(_Enumeration):
     def _from(
         self, now: float, gpus: tuple[tuple[Gpu, ...], ...], placed: dict[int, Placed], runs: Any
     ) -> None:
-        if self.value(placed) >= self.best:
+        if self.value(self._at_best(now, placed)) >= self.best:
             return
         if len(placed) == len(self.parts):
             self.best, self.runs = self.value(placed), runs
@@ -178,6 +178,15 @@ class Moving(_Enumeration):
             if coming is not None:
                 self._from(coming, after, then, (*runs, *made))
 
+    def _at_best(self, now: float, placed: dict[int, Placed]) -> dict[int, Placed]:
+        """Return what is placed, and the rest as if there were room for all from now on."""
+        found = dict(placed)
+        for k, part in enumerate(self.parts):  # those before it have lower positions
+            if k not in placed:
+                ready = max([now, part.arrival_s, *(found[p][1] for p in self.before[k])])
+                found[k] = (ready, ready + part.min_run_s, ())
+        return found
+
     def _choices(
         self, may: list[int], free: list[int]
     ) -> Iterator[list[tuple[int, int, tuple[int, ...]]]]:
@@ -185,13 +194,13 @@ class Moving(_Enumeration):
         if not may:
             yield []
             return
-        yield from self._choices(may[1:], free)
         for c, way in enumerate(self.parts[may[0]].configurations):
             for held in self.places(way.tasks[0].count):
                 left = [room - own for room, own in zip(free, held, strict=True)]
                 if min(left) >= 0:
                     for others in self._choices(may[1:], left):
                         yield [(may[0], c, held), *others]
+        yield from self._choices(may[1:], free)
 
     def _start(
         self,

@@ -322,6 +322,8 @@ def test_a_gpu_moves_to_another_job_and_not_to_its_own():
     p = Job("p", 0.0, stages=(stage("a", sizes=(2,)), stage("b", "a", sizes=(1,))), **once)
     q = Job("q", 1.0, stages=(stage("c", sizes=(1,)),), **once)
     instance = Instance("move", two, (p, q), move_s=3.0)
+    assert Instance.from_json(instance.to_json()) == instance
+    assert instance.fingerprint != instance.replace(move_s=0.0).fingerprint
     run = simulate(instance, "fifo")
     assert run.completion_s == {"p": 6.0, "q": 9.0}
     assert run.verified
@@ -331,7 +333,7 @@ def test_a_gpu_moves_to_another_job_and_not_to_its_own():
     # The checker does not take a run that ends as if nothing had moved.
     short = [r if r.job != "q/c" else Run(r.job, 0, 2.0, 6.0, r.tasks) for r in run.schedule.runs]
     assert {v.code for v in alloc.verify(instance, Schedule(tuple(short)))} == {"incomplete"}
-    result = alloc.solve(instance, objective="makespan")
+    result = alloc.solve(instance, objective="makespan", limits=alloc.Limits(seconds=2))
     assert result.objective >= result.certificate.bound
     assert any("move from job to job" in text for text in result.assumptions)
 
@@ -341,10 +343,9 @@ def test_a_gpu_moves_to_another_job_and_not_to_its_own():
     [
         ({"move_s": -1.0}, "move_s is -1"),
         ({"slot_s": 5.0}, "continuous time from an empty cluster"),
-        ({"jobs": (Job("p", 0.0, 1.0, (rigid_gang(1),)),)}, "no job has any"),
         (
             {"jobs": (Job("p", 0.0, stages=(stage("a"),), preemptible=False),)},
-            'run once, which "p/a" may not',
+            '"p/a" may pause or change',
         ),
         (
             {

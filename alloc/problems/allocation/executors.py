@@ -31,7 +31,7 @@ class Executors:
     Parameters
     ----------
     instance
-        The problem, with its stages.
+        The problem, as it is asked.
     """
 
     def __init__(self, instance: Instance) -> None:

@@ -166,10 +166,9 @@ class Instance(Problem):
         When hosts are down. Of one host they do not overlap. Schedulers see a host go down when it
         does, and not before.
     move_s
-        Time that a GPU takes to move from one job to another, seconds: a stage that takes a GPU
-        whose last job was another does nothing for so long at its start. See
-        `alloc.problems.allocation.executors`. For jobs with stages that run once, in continuous
-        time.
+        Time that a GPU takes to move from one job to another, seconds: a job or stage that takes a
+        GPU whose last job was another does nothing for so long at its start. See
+        `alloc.problems.allocation.executors`. For jobs that run once, in continuous time.
     description
         Where the instance comes from: generator, seed, trace, sources. Not part of the problem,
         so not part of the fingerprint.
@@ -365,15 +364,13 @@ def _check_moving(instance: Instance, where: str) -> None:
     """Refuse a time to move GPUs where runs are not what it is counted for."""
     require_time(instance.move_s, where, "move_s")
     missing = None
-    if all(not job.stages for job in instance.jobs):
-        missing = "jobs with stages, and no job has any"
-    elif instance.slot_s is not None or instance.running or instance.outages:
+    if instance.slot_s is not None or instance.running or instance.outages:
         missing = "continuous time from an empty cluster whose hosts stay up"
     else:
         for part in instance.unfolded.jobs:
             groups = [g for c in part.configurations for g in c.tasks]
             if part.preemptible or part.elasticity == "malleable":
-                missing = f'stages that run once, which "{part.id}" may not'
+                missing = f'jobs that run once, and "{part.id}" may pause or change'
             elif any(group.gpu_milli % MILLI or group.mig_profile for group in groups):
                 missing = f'whole GPUs, and "{part.id}" takes parts of some'
     if missing is not None:
