@@ -120,9 +120,9 @@ def test_ways_that_pay_become_likelier() -> None:
     shown = [played.shown[k]] * 8
 
     def chance() -> float:
+        # Of the two alone: a third way that is like the better one becomes likelier with it.
         [score] = scores_of(training.network, shown[:1])
-        weights = np.exp(score - score.max())
-        return float(weights[1] / weights.sum())
+        return float(1 / (1 + np.exp(score[0] - score[1])))
 
     before = chance()
     both = Played(
