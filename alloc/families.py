@@ -322,7 +322,7 @@ FAMILIES |= {
             objective="weighted_jct",
             objectives=("weighted_jct", "mean_jct", "makespan", "tardiness"),
             methods={AUTO: "alloc.solving.stages:solve_stages"},
-            features=("stages",),
+            features=("stages", "moving GPUs"),
             measure=_MEASURE,
             checker=_CHECKER,
         ),
@@ -413,9 +413,10 @@ def family_of(problem: Any, name: str | None = None) -> Family:
                 f"{type(problem).__name__} is the problem of no family; give one of: "
                 f"{', '.join(_kinds(FAMILIES.values()))}."
             )
-        if "stages" in getattr(problem, "features", ()):
-            # A graph of stages is a question of its own, which no other family of instances takes.
-            found = [f for f in found if "stages" in f.features]
+        own = {"stages", "moving GPUs"} & {*getattr(problem, "features", ())}
+        if own:
+            # Questions of their own, which no other family of instances takes.
+            found = [f for f in found if own <= {*f.features}]
         return next((f for f in found if f.default), found[0])
     chosen = require_family(name)
     if not chosen.takes(problem):

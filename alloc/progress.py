@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from alloc.problems.allocation.executors import move_delays
 from alloc.problems.allocation.instance import Instance
 from alloc.problems.allocation.outages import Downtime, saved_s
 from alloc.problems.allocation.run_columns import UNKNOWN, RunColumns
@@ -64,6 +65,7 @@ def follow(
     runs: Sequence[Run],
     running: Assignment | None = None,
     downtime: Downtime = NEVER,
+    delay_s: float = 0.0,
 ) -> Progress:
     """Follow the runs of a job, in order of time, and return what they achieve.
 
@@ -82,6 +84,8 @@ def follow(
         What the job ran until the start of the instance, if it did.
     downtime
         When hosts are down.
+    delay_s
+        Time without progress at its first start, seconds, while GPUs move to it.
     """
     left = job.work_left
     tolerance = WORK_TOLERANCE * job.work
@@ -99,6 +103,7 @@ def follow(
         )
         if not seamless:
             pause_left = job.restart_cost_s if started else 0.0
+            pause_left, delay_s = pause_left + delay_s, 0.0
             restarts += started
             saved_left, worked_s = left, 0.0
         started = True
@@ -126,9 +131,14 @@ def follow(
 def progress_of(instance: Instance, schedule: Schedule) -> dict[str, Progress]:
     """Return what the runs of every job of an instance unfolded achieve, so also of each stage."""
     running = {assignment.job: assignment for assignment in instance.running}
+    delays = move_delays(instance, schedule)
     return {
         job.id: follow(
-            job, schedule.runs_of.get(job.id, ()), running.get(job.id), instance.downtime
+            job,
+            schedule.runs_of.get(job.id, ()),
+            running.get(job.id),
+            instance.downtime,
+            delays.get(job.id, 0.0),
         )
         for job in instance.unfolded.jobs
     }
@@ -156,6 +166,10 @@ def ends_of_parts(
     instance: Instance, schedule: Schedule, columns: RunColumns | None = None
 ) -> dict[str, float | None]:
     """Return the completion of every job of an instance unfolded, so also of each stage."""
+    if instance.move_s:
+        # Runs that wait for each other's GPUs are followed one by one.
+        followed = progress_of(instance, schedule)
+        return {job: progress.completion_s for job, progress in followed.items()}
     instance = instance.unfolded
     columns = RunColumns(instance, schedule.runs) if columns is None else columns
     single, end_s = ends_of_single_runs(instance, columns)

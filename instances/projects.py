@@ -107,6 +107,7 @@ def generate_staged(
     gpus_per_host: int = 2,
     sizes: tuple[int, ...] = (1, 2, 4),
     mean_gap_s: float = 60.0,
+    move_s: float = 0.0,
     seed: int = 0,
 ) -> Instance:
     """Return the jobs of `generate_dags` as an instance, whose stages run on hosts.
@@ -121,6 +122,8 @@ def generate_staged(
         As in `generate_dags`.
     num_hosts, gpus_per_host
         The cluster, 1 or more each.
+    move_s
+        Time that a GPU takes to move from one job to another, seconds, 0 or more.
 
     Raises
     ------
@@ -166,5 +169,6 @@ def generate_staged(
             )
             for job in problem.jobs
         ),
+        move_s=move_s,
         description={"generator": "generate_staged", "seed": str(seed)},
     )

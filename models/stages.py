@@ -50,6 +50,10 @@ Constraints
 (C6) hosts:       what the stages that run at a time hold of h is at most B_hr
 
 The project keeps (C1) to (C4) and the sum of (C6) over all hosts, and over those of each GPU type.
+Where GPUs take time to move from job to job (``move_s``), a stage that takes a GPU whose last job
+was another runs that much longer. It is counted in the schedule, and left out of the bound, which
+holds all the same.
+
 In slots, or where stages may pause or change their configuration, longest paths and the work on the
 resources still are bounds; the search for the plan is then a heuristic.
 

@@ -140,6 +140,7 @@ def _facts(problem: "Instance") -> list[tuple[str, object]]:
         ("horizon", "open" if problem.horizon_s is None else f"{problem.horizon_s:g} s"),
         ("tenants with quota", len(problem.tenants)),
         ("outages of hosts", len(problem.outages)),
+        *([("time to move a GPU", f"{problem.move_s:g} s")] if problem.move_s else []),
         ("fingerprint", problem.fingerprint),
         *problem.description.items(),
     ]

@@ -260,6 +260,35 @@ def placement_agent(output: Path, minutes: float, seed: int) -> Begun:
     return Begun(training, errors)
 
 
+@_timed("decima", 10.0)
+def decima(output: Path, minutes: float, seed: int) -> Begun:
+    """Train an agent for jobs that are graphs of stages (Decima), and a tree that tells its ways.
+
+    A network over graphs, by minus the weight of the jobs in the system. The best in validation is
+    written to DIR/NAME.onnx, and a decision tree distilled from it to DIR/NAME-tree.json.
+    Interrupted at any moment, the same command goes on and ends in the same policy.
+    """
+    from alloc.learning.decima.trainer import DecimaTraining, Plan
+
+    told: dict[str, Any] = {}
+
+    def write(trainer: DecimaTraining, path: Path, **said: Any) -> "PolicyFile":
+        from alloc.learning.decima.distilling import Growing, distil
+        from alloc.learning.publishing import publish
+        from alloc.schedulers.learned.stage_tree import write_tree
+
+        policy = publish(trainer, path, **said)
+        tree = distil(
+            trainer.best(), may_wait=trainer.plan.may_wait, growing=Growing(), seed=trainer.seed
+        )
+        file = path.with_name(f"{path.stem}-tree.json")
+        write_tree(tree, file)
+        told.update({"tree": str(file), "leaves": tree.num_leaves})
+        return policy
+
+    return Begun(DecimaTraining(Plan.of_minutes(minutes), seed), lambda: told, write)
+
+
 def _agent(task: "Task", minutes: float, seed: int) -> Begun:
     """Begin the training of an actor and a critic."""
     from alloc.learning.actor_critic.trainer import ActorCriticTraining, Plan

@@ -223,7 +223,7 @@ def runs_once(instance: Instance) -> bool:
 
 def _formulation(instance: Instance, settings: Settings, start: Schedule | None) -> str:
     """Return what is solved: stages, and jobs that run once in continuous time, stand apart."""
-    if "stages" in instance.features:
+    if "stages" in instance.features or instance.move_s:
         return "stages"
     if (
         settings.formulation != "malleable"

@@ -26,6 +26,7 @@ SCHEDULERS: Mapping[str, str] = {
     "shortest-job": "alloc.schedulers.graphs:ShortestJob",
     "troublesome-first": "alloc.schedulers.graphs:TroublesomeFirst",
     "weighted-fair": "alloc.schedulers.graphs:WeightedFair",
+    "decima-tree": "alloc.schedulers.learned.stage_tree:DecimaTree",
     "edf": "alloc.schedulers.edf:Edf",
     "elasticflow": "alloc.schedulers.elasticflow:ElasticFlow",
     "exact-admission": "alloc.schedulers.exact_admission:ExactAdmission",

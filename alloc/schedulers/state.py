@@ -10,6 +10,7 @@ from typing import Literal, Protocol, overload
 import numpy as np
 
 from alloc.packing import HostPool
+from alloc.problems.allocation.executors import Executors
 from alloc.problems.allocation.job_view import JobView as JobView
 from alloc.problems.allocation.solution import Assignment
 from alloc.topology import Topology
@@ -116,6 +117,8 @@ class ClusterState:
     waiting, running
         The jobs without and with something in `current`, each in order of arrival; derived from
         `jobs` unless given.
+    executors
+        Where GPUs take time to move from job to job: which job each served last; else None.
     held
         GPU that running jobs hold, for each tenant with a quota, milli-GPU; zero in rounds, which
         start from an empty cluster. Derived unless given.
@@ -132,6 +135,7 @@ class ClusterState:
     waiting: Sequence[JobView] = ()
     running: Sequence[JobView] = ()
     held: Mapping[str, int] = field(default_factory=dict)
+    executors: Executors | None = None
 
     def __post_init__(self) -> None:
         if self.jobs and not self.waiting and not self.running:

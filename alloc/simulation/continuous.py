@@ -160,8 +160,10 @@ class EventClock:
                 continue
             if live.assignment is None or not self._stop(live, now_s):
                 fresh.append(assignment)
+        delays = {} if engine.executors is None else engine.executors.start(fresh, now_s)
         for assignment in fresh:
-            self._start(engine.active[assignment.job], assignment, now_s)
+            live = engine.active[assignment.job]
+            self._start(live, assignment, now_s, delays.get(assignment.job, 0.0))
         engine.referee.check_room(fresh, now_s)
         self._wake_s = math.inf
         if decision.wake_s is not None:
@@ -172,10 +174,12 @@ class EventClock:
                 )
             self._wake_s = decision.wake_s
 
-    def _start(self, live: LiveJob, assignment: Assignment, now_s: float) -> None:
+    def _start(
+        self, live: LiveJob, assignment: Assignment, now_s: float, delay_s: float = 0.0
+    ) -> None:
         engine = self._engine
         engine.referee.take(assignment)
-        live.start(assignment, now_s)
+        live.start(assignment, now_s, delay_s)
         engine.waiting.remove(live.job.id)
         engine.running.add(live.view)
         finish_s = live.finish_s()
@@ -188,6 +192,8 @@ class EventClock:
         if live.assignment is None:
             raise AssertionError("stop without a run")
         engine.referee.give_back(live.assignment)
+        if engine.executors is not None:
+            engine.executors.end(live.assignment, now_s)
         engine.running.remove(live.job.id)
         if live.stop(now_s, failed=failed):
             engine.complete(live)

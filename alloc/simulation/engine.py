@@ -12,6 +12,7 @@ import numpy as np
 
 from alloc.errors import InstanceError, SimulationError
 from alloc.packing import HostPool
+from alloc.problems.allocation.executors import Executors
 from alloc.problems.allocation.instance import Instance, overfull
 from alloc.problems.allocation.solution import Run
 from alloc.schedulers.state import ClusterState, Decision, JobTable, JobView
@@ -76,6 +77,7 @@ class Engine:
         progress: Progress | None,
     ) -> None:
         self._staged = None if instance.unfolded is instance else StagedJobs(instance, forecast)
+        self.executors = Executors(instance) if instance.move_s else None
         instance = instance.unfolded
         self.instance = instance
         self.name = name
@@ -117,6 +119,7 @@ class Engine:
             waiting=self.waiting,
             running=self.running,
             held=self.referee.held if instance.slot_s is None else dict(self.referee.held),
+            executors=self.executors,
         )
 
     @property

@@ -88,8 +88,8 @@ class LiveJob:
             view.current = view.last = running
             view.started_s = 0.0
 
-    def start(self, assignment: Assignment, now_s: float) -> None:
-        """Start a run."""
+    def start(self, assignment: Assignment, now_s: float, delay_s: float = 0.0) -> None:
+        """Start a run; at its first start it waits so many seconds for GPUs that move to it."""
         before = self._before
         seamless = (
             before is not None
@@ -98,7 +98,7 @@ class LiveJob:
             and same_place(before.tasks, assignment.tasks)
         )
         if not seamless:
-            self._pause = self.job.restart_cost_s if self._started else 0.0
+            self._pause = (self.job.restart_cost_s if self._started else 0.0) + delay_s
             self.restarts += self._started
             self.migrations += before is not None and _hosts(before) != _hosts(assignment)
             self._saved_left, self._worked_s = self._left, 0.0

@@ -18,8 +18,9 @@ from alloc.errors import OutOfTime
 from alloc.models.project.data import ProjectData
 from alloc.objectives import objective as objective_of
 from alloc.packing import HostPool
+from alloc.problems.allocation.executors import Executors
 from alloc.problems.allocation.instance import Instance
-from alloc.problems.allocation.solution import Run, Schedule, Solution
+from alloc.problems.allocation.solution import Assignment, Run, Schedule, Solution
 from alloc.problems.allocation.stages import graph_of
 from alloc.problems.project import ActivityRun, ProjectPlan, ProjectProblem
 from alloc.problems.project_from_instance import (
@@ -42,6 +43,10 @@ _SHARE = 0.9
 _PAUSES = (
     "some stages may pause or change their configuration: the bound is of longest paths and of the "
     "work on the resources, which hold for such schedules too."
+)
+_MOVES = (
+    "the bound leaves out the time for which GPUs move from job to job: it holds, and may be "
+    "low by as much."
 )
 
 
@@ -92,10 +97,10 @@ def solve_stages(
             report("out of time for further schedules on hosts")
     report(f"on hosts: {value:g}, bound {outcome.bound + offset:g}")
     bound, proof = outcome.bound, outcome.bound_proof
-    assumptions: tuple[str, ...] = ()
+    assumptions: tuple[str, ...] = (_MOVES,) if instance.move_s else ()
     if not runs_once(instance):
         bound, proof = ProjectData(problem).bound(OBJECTIVES[objective]), "recomputed"
-        assumptions = (_PAUSES,)
+        assumptions = (*assumptions, _PAUSES)
     return Outcome(
         best,
         bound + offset,
@@ -183,10 +188,11 @@ def _on_hosts(
     parts, before = instance.unfolded.jobs, graph_of(instance).before
     ways = [part.configurations[c] for part, c in zip(parts, choices, strict=True)]
     pool, slot_s = HostPool(instance.topology), instance.slot_s
+    executors = Executors(instance) if instance.move_s else None
     free = {t.name: t.gpu_quota_milli + t.borrowing_milli for t in instance.tenants}
     completion_s: dict[int, float] = {}
     holding: list[tuple[float, int]] = []
-    runs: dict[int, Run] = {}
+    runs: dict[int, Run | Assignment] = {}
     waiting = sorted(range(len(parts)), key=lambda k: (priority[k], k))
     now_s = 0.0
     while waiting:
@@ -194,10 +200,12 @@ def _on_hosts(
         while holding and holding[0][0] <= now_s:
             _, k = heapq.heappop(holding)
             pool.release(ways[k], runs[k].tasks)
+            if executors is not None:
+                executors.end(runs[k], now_s)
             if parts[k].tenant in free:
                 free[parts[k].tenant or ""] += ways[k].demand[0]
         later = [holding[0][0]] if holding else []
-        left = []
+        left, placed = [], list[int]()
         for k in waiting:
             ends = [completion_s.get(p, math.inf) for p in before[k]]
             ready_s = _slot_at(max([parts[k].arrival_s, earliest_s[k], *ends]), slot_s)
@@ -209,9 +217,15 @@ def _on_hosts(
                 continue
             if parts[k].tenant in free:
                 free[parts[k].tenant or ""] -= ways[k].demand[0]
-            completion_s[k] = _end_s(instance, k, ways[k].rate, now_s)
+            runs[k] = Assignment(parts[k].id, choices[k], tasks)
+            placed.append(k)
+        # GPUs move to all that starts now at once.
+        delays = {} if executors is None else executors.start([runs[k] for k in placed], now_s)
+        for k in placed:
+            delay_s = delays.get(parts[k].id, 0.0)
+            completion_s[k] = _end_s(instance, k, ways[k].rate, now_s, delay_s)
             end_s = _slot_at(completion_s[k], slot_s)
-            runs[k] = Run(parts[k].id, choices[k], now_s, end_s, tasks)
+            runs[k] = Run(parts[k].id, choices[k], now_s, end_s, runs[k].tasks)
             heapq.heappush(holding, (end_s, k))
             later.append(end_s)
         waiting = left
@@ -219,7 +233,7 @@ def _on_hosts(
             if not later:
                 return None
             now_s = min(later)
-    return Schedule(tuple(runs[k] for k in range(len(parts))))
+    return Schedule(tuple(run for k in range(len(parts)) if isinstance(run := runs[k], Run)))
 
 
 def _slot_at(moment_s: float, slot_s: float | None) -> float:
@@ -229,11 +243,11 @@ def _slot_at(moment_s: float, slot_s: float | None) -> float:
     return math.ceil(moment_s / slot_s - 1e-9) * slot_s
 
 
-def _end_s(instance: Instance, k: int, rate: float, start_s: float) -> float:
+def _end_s(instance: Instance, k: int, rate: float, start_s: float, delay_s: float) -> float:
     """Return when a stage that starts now completes, as `alloc.progress.follow` sees it."""
     job = instance.unfolded.jobs[k]
     begun = job.work_done > 0 or any(a.job == job.id for a in instance.running)
-    pause_s = job.restart_cost_s if begun else 0.0
+    pause_s = (job.restart_cost_s if begun else 0.0) + delay_s
     end_s = start_s + pause_s + job.work_left / rate
     # Late in a long schedule the sum may round down by more work than the checker forgives.
     while rate * (end_s - start_s - pause_s) < job.work_left - WORK_TOLERANCE * job.work:

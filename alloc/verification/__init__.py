@@ -11,6 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from alloc.problems.allocation.executors import move_delays
 from alloc.problems.allocation.instance import Instance
 from alloc.problems.allocation.run_columns import UNKNOWN, RunColumns
 from alloc.problems.allocation.solution import Allocation, Run, Schedule, Solution
@@ -108,6 +109,7 @@ def check_schedule(instance: Instance, schedule: Schedule, columns: RunColumns) 
         Its runs.
     """
     asked, instance = instance, instance.unfolded
+    delays = move_delays(asked, schedule)
     runs = schedule.runs
     found: list[Violation] = []
     for k in np.flatnonzero(~columns.well_placed).tolist():
@@ -115,7 +117,7 @@ def check_schedule(instance: Instance, schedule: Schedule, columns: RunColumns) 
     if (columns.kind == UNKNOWN).any():
         runs = tuple(run for run, k in zip(runs, columns.kind.tolist(), strict=True) if k >= 0)
         columns = RunColumns(instance, runs)
-    found += check_times(instance, runs, columns, schedule.unplaced)
+    found += check_times(instance, runs, columns, schedule.unplaced, delays)
     found += [*check_capacity(instance, runs, columns), *check_affinities(instance, runs)]
     found += check_outages(instance, runs)
     if asked is not instance:

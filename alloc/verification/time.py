@@ -24,6 +24,7 @@ def check_times(
     runs: Sequence[Run],
     columns: RunColumns,
     unplaced: Mapping[str, str],
+    delays: Mapping[str, float],
 ) -> Iterator[Violation]:
     """Yield what is wrong with the runs of each job in time, job by job.
 
@@ -37,10 +38,12 @@ def check_times(
         The same as columns.
     unplaced
         Jobs that the schedule names as left out: those that may be refused need not complete.
+    delays
+        Time that jobs wait at their start for GPUs that move to them, seconds, by id.
     """
     # One look at all jobs finds those with a single run that keeps every rule, most of a long
     # stream; each of the others is looked at by itself.
-    quiet = _quiet(instance, columns)
+    quiet = _quiet(instance, columns, delays)
     running = {assignment.job: assignment for assignment in instance.running}
     by_job: dict[int, list[Run]] = {}
     loud = np.flatnonzero(~quiet[columns.job])
@@ -49,16 +52,19 @@ def check_times(
     for j in np.flatnonzero(~quiet).tolist():
         job, own = instance.jobs[j], by_job.get(j, [])
         refused = job.refusable and not own and job.id in unplaced
-        for violation in check_runs(instance, job, own, running.get(job.id)):
+        delay_s = delays.get(job.id, 0.0)
+        for violation in check_runs(instance, job, own, running.get(job.id), delay_s):
             if violation.code != "incomplete" or not refused:
                 yield violation
 
 
-def _quiet(instance: Instance, columns: RunColumns) -> npt.NDArray[np.bool_]:
+def _quiet(
+    instance: Instance, columns: RunColumns, delays: Mapping[str, float]
+) -> npt.NDArray[np.bool_]:
     """Return which jobs run once, from start to completion, and break no rule of time."""
     jobs = instance.jobs
     quiet = np.zeros(len(jobs), dtype=bool)
-    if instance.slot_s is not None:
+    if instance.slot_s is not None or delays:
         return quiet
     single, end_s = ends_of_single_runs(instance, columns)
     if not single.size:
@@ -80,7 +86,11 @@ def _quiet(instance: Instance, columns: RunColumns) -> npt.NDArray[np.bool_]:
 
 
 def check_runs(
-    instance: Instance, job: Job, runs: Sequence[Run], running: Assignment | None
+    instance: Instance,
+    job: Job,
+    runs: Sequence[Run],
+    running: Assignment | None,
+    delay_s: float = 0.0,
 ) -> Iterator[Violation]:
     """Yield what is wrong with the runs of one job, in order of time.
 
@@ -94,10 +104,12 @@ def check_runs(
         The runs of the job, by their start.
     running
         What the job does at the start of the instance; None: it waits.
+    delay_s
+        Time that it waits at its start for GPUs that move to it, seconds.
     """
     yield from _check_clock(instance, job, runs)
     yield from _check_elasticity(instance, job, runs, running)
-    progress = follow(job, runs, running, instance.downtime)
+    progress = follow(job, runs, running, instance.downtime, delay_s)
     if progress.completion_s is None:
         yield Violation(
             "incomplete",

@@ -14,6 +14,7 @@ from typing import Any
 
 from alloc.objectives import SCHEDULE_OBJECTIVES
 from alloc.problems.allocation.instance import Instance
+from alloc.problems.allocation.solution import Run, TaskPlacement
 from alloc.problems.allocation.stages import ends_of_jobs, graph_of
 from alloc.result import Limits
 from alloc.solving import solve as solve_instance
@@ -63,7 +64,10 @@ def make(rng: Random, scaled: bool, large: bool) -> Asked:
             count = rng.randint(4, 9) if large else rng.randint(1, 3 - len(jobs))
             stages = tuple(stage(k) for k in range(count))
             jobs.append(Job(f"j{j}", arrival, stages=stages, **about))
-    return Instance("stages", Topology("tiny", types, hosts), tuple(jobs)), rng.choice(_OBJECTIVES)
+    objective = rng.choice(_OBJECTIVES)
+    move_s = unit * rng.choice((0.0, 0.0, 0.5, 3.0))
+    topology = Topology("tiny", types, hosts)
+    return Instance("stages", topology, tuple(jobs), move_s=move_s), objective
 
 
 class _Enumeration:
@@ -122,10 +126,132 @@ class _Enumeration:
                     self.search({**placed, k: (start, start + length, held)})
 
 
+Gpu = tuple[int | None, float, float]
+"""The job that a GPU served last, None at first, and since when and until when it is busy."""
+
+
+class Moving(_Enumeration):
+    """All schedules where GPUs take time to move, one GPU by its name after the other.
+
+    Whatever starts could start at its job's arrival or at the end of another stage, with the same
+    GPUs: so at each such moment any stages start that may, in any way, or none.
+    """
+
+    def __init__(self, instance: Instance, objective: str) -> None:
+        super().__init__(instance, objective)
+        self.owner = graph_of(instance).owner
+        self.runs: tuple[Run, ...] = ()
+        """The runs of the best schedule."""
+
+    def search(self, placed: dict[int, Placed]) -> None:
+        """Try everything from the first moment on."""
+        gpus = tuple(((None, 0.0, 0.0),) * room for room in self.room)
+        self._from(min(part.arrival_s for part in self.parts), gpus, placed, ())
+
+    def _from(
+        self, now: float, gpus: tuple[tuple[Gpu, ...], ...], placed: dict[int, Placed], runs: Any
+    ) -> None:
+        if self.value(self._at_best(now, placed)) >= self.best:
+            return
+        if len(placed) == len(self.parts):
+            self.best, self.runs = self.value(placed), runs
+            return
+        may = [
+            k
+            for k, part in enumerate(self.parts)
+            if k not in placed
+            and part.arrival_s <= now
+            and all(p in placed and placed[p][1] <= now for p in self.before[k])
+        ]
+        free = [sum(until <= now for _, _, until in host) for host in gpus]
+        for starts in self._choices(may, free):
+            after, ends = self._start(now, gpus, starts)
+            then = placed | {
+                k: (now, end, held) for (k, _, held), end in zip(starts, ends, strict=True)
+            }
+            moments = [end for _, end, _ in then.values()] + [p.arrival_s for p in self.parts]
+            coming = min((moment for moment in moments if moment > now), default=None)
+            made = tuple(
+                self._run(k, c, now, end, held)
+                for (k, c, held), end in zip(starts, ends, strict=True)
+            )
+            if coming is not None:
+                self._from(coming, after, then, (*runs, *made))
+
+    def _at_best(self, now: float, placed: dict[int, Placed]) -> dict[int, Placed]:
+        """Return what is placed, and the rest as if there were room for all from now on."""
+        found = dict(placed)
+        for k, part in enumerate(self.parts):  # those before it have lower positions
+            if k not in placed:
+                ready = max([now, part.arrival_s, *(found[p][1] for p in self.before[k])])
+                found[k] = (ready, ready + part.min_run_s, ())
+        return found
+
+    def _choices(
+        self, may: list[int], free: list[int]
+    ) -> Iterator[list[tuple[int, int, tuple[int, ...]]]]:
+        """Yield which stages start, in which configuration and where."""
+        if not may:
+            yield []
+            return
+        for c, way in enumerate(self.parts[may[0]].configurations):
+            for held in self.places(way.tasks[0].count):
+                left = [room - own for room, own in zip(free, held, strict=True)]
+                if min(left) >= 0:
+                    for others in self._choices(may[1:], left):
+                        yield [(may[0], c, held), *others]
+        yield from self._choices(may[1:], free)
+
+    def _start(
+        self,
+        now: float,
+        gpus: tuple[tuple[Gpu, ...], ...],
+        starts: list[tuple[int, int, tuple[int, ...]]],
+    ) -> tuple[tuple[tuple[Gpu, ...], ...], list[float]]:
+        """Hand out GPUs: one's own, then new ones, then of others the longest idle."""
+        left = [[gpu for gpu in host if gpu[2] <= now] for host in gpus]
+        busy = [[gpu for gpu in host if gpu[2] > now] for host in gpus]
+        needs = [list(held) for _, _, held in starts]
+        moved = [False] * len(starts)
+        for turn in ("own", "new", "others"):
+            for at, (k, _, _) in enumerate(starts):
+                for h, host in enumerate(left):
+                    fit = sorted(
+                        (
+                            gpu
+                            for gpu in host
+                            if turn == "others"
+                            or gpu[0] == (self.owner[k] if turn == "own" else None)
+                        ),
+                        key=lambda gpu: (gpu[2], -1 if gpu[0] is None else gpu[0]),
+                    )[: needs[at][h]]
+                    for gpu in fit:
+                        host.remove(gpu)
+                        needs[at][h] -= 1
+                        moved[at] |= turn == "others"
+        ends = []
+        for at, (k, c, held) in enumerate(starts):
+            part, wait = self.parts[k], self.instance.move_s if moved[at] else 0.0
+            end = now + wait + part.work / part.configurations[c].rate
+            ends.append(end)
+            for h, count in enumerate(held):
+                busy[h] += [(self.owner[k], now, end)] * count
+        return tuple((*a, *b) for a, b in zip(left, busy, strict=True)), ends
+
+    def _run(self, k: int, c: int, now: float, end: float, held: tuple[int, ...]) -> Run:
+        hosts = self.instance.topology.hosts
+        tasks = tuple(
+            TaskPlacement(host.id, "w", count)
+            for host, count in zip(hosts, held, strict=True)
+            if count
+        )
+        return Run(self.parts[k].id, c, now, end, tasks)
+
+
 def truth(asked: Asked) -> Truth:
     """Try everything."""
     instance, objective = asked
-    found = _Enumeration(instance, objective)
+    found = (Moving if instance.move_s else _Enumeration)(instance, objective)
     found.search({})
     times = sum(part.work / part.min_rate for part in instance.unfolded.jobs)
     weight = max(job.weight for job in instance.jobs)

@@ -19,6 +19,7 @@ SUBJECTS = (
     "gangs",
     "deadlines",
     "dags",
+    "stages",
     "placement",
     "sharing",
     "colocation",

@@ -111,6 +111,11 @@ ASKING = {
         jobs=(Job("g", 0.0, stages=(Stage("a", 5.0, (rigid_gang(1),)),), due_date_s=9.0), *GANGS)
     ),
     "outages": PLAIN.replace(outages=(Outage("h0", 0.0, 5.0),)),
+    "moving GPUs": PLAIN.replace(
+        slot_s=None,
+        move_s=2.0,
+        jobs=tuple(job.replace(elasticity="rigid", preemptible=False) for job in GANGS),
+    ),
     "borrowing": PLAIN.replace(tenants=(Tenant("red", 1000, "ml"),)),
 }
 

@@ -23,7 +23,7 @@ from alloc.schedulers.state import JobView
 from alloc.simulation import metrics_of, simulate
 from alloc.topology import HostType, flat_cluster
 from alloc.workload import Configuration, Job, Stage, TaskGroup, rigid_gang
-from benchmarks.tiny.stages import STAGES
+from benchmarks.tiny.stages import STAGES, Moving
 
 BOX = flat_cluster("box", HostType("box", 4, "generic"), 1)
 GRAPH_RULES = ("critical-path", "heft", "shortest-job", "troublesome-first", "weighted-fair")
@@ -55,8 +55,9 @@ def test_no_scheduler_is_below_the_optimum_and_the_checker_passes_every_schedule
     for seed in range(4):
         instance, objective = STAGES.problem(seed)
         best = STAGES.truth((instance, objective)).values[0]
-        slotted = instance.replace(slot_s=2.5)
-        for asked in (instance, slotted):
+        # GPUs move in continuous time only.
+        slotted = () if instance.move_s else (instance.replace(slot_s=2.5),)
+        for asked in (instance, *slotted):
             result = simulated(asked, name)
             if result is not None:
                 kept += 1
@@ -296,6 +297,76 @@ def test_a_chain_of_thousands_of_stages_is_no_recursion():
         JobView(str(k), 0.0, (), 1.0, 1.0, 1.0, before=[k - 1] if k else []) for k in range(3000)
     ]
     assert paths_of(graph, lambda view: 1.0)[0] == 3000.0
+
+
+def moving_seeds(count: int) -> list[int]:
+    """Return seeds of tiny problems in which GPUs take time to move."""
+    return [seed for seed in range(200) if STAGES.problem(seed)[0].move_s][:count]
+
+
+@pytest.mark.parametrize("seed", moving_seeds(40))
+def test_the_best_schedule_with_moves_is_worth_what_enumeration_says(seed):
+    """Enumeration hands out GPUs by name; the checker counts those of each job on each host."""
+    instance, objective = STAGES.problem(seed)
+    found = Moving(instance, objective)
+    found.search({})
+    schedule = Schedule(found.runs)
+    assert alloc.verify(instance, schedule) == []
+    assert objective_of(objective).evaluate(instance, schedule) == pytest.approx(found.best)
+
+
+def test_a_gpu_moves_to_another_job_and_not_to_its_own():
+    """Two GPUs; p takes both, then its second stage one and q the other, which moves for 3 s."""
+    two = flat_cluster("two", HostType("two", 2, "generic"), 1)
+    once: dict[str, Any] = {"elasticity": "moldable", "preemptible": False}
+    p = Job("p", 0.0, stages=(stage("a", sizes=(2,)), stage("b", "a", sizes=(1,))), **once)
+    q = Job("q", 1.0, stages=(stage("c", sizes=(1,)),), **once)
+    instance = Instance("move", two, (p, q), move_s=3.0)
+    assert Instance.from_json(instance.to_json()) == instance
+    assert instance.fingerprint != instance.replace(move_s=0.0).fingerprint
+    run = simulate(instance, "fifo")
+    assert run.completion_s == {"p": 6.0, "q": 9.0}
+    assert run.verified
+    for changed in ({"move_s": 0.0}, {"jobs": (p, q.replace(arrival_s=0.0))}):
+        sooner = simulate(instance.replace(**changed), "fifo")
+        assert sooner.completion_s["q"] == (6.0 if "move_s" in changed else 9.0)
+    # The checker does not take a run that ends as if nothing had moved.
+    short = [r if r.job != "q/c" else Run(r.job, 0, 2.0, 6.0, r.tasks) for r in run.schedule.runs]
+    assert {v.code for v in alloc.verify(instance, Schedule(tuple(short)))} == {"incomplete"}
+    result = alloc.solve(instance, objective="makespan", limits=alloc.Limits(seconds=2))
+    assert result.objective >= result.certificate.bound
+    assert any("move from job to job" in text for text in result.assumptions)
+
+
+@pytest.mark.parametrize(
+    ("change", "part"),
+    [
+        ({"move_s": -1.0}, "move_s is -1"),
+        ({"slot_s": 5.0}, "continuous time from an empty cluster"),
+        (
+            {"jobs": (Job("p", 0.0, stages=(stage("a"),), preemptible=False),)},
+            '"p/a" may pause or change',
+        ),
+        (
+            {
+                "jobs": (
+                    Job(
+                        "p",
+                        0.0,
+                        elasticity="rigid",
+                        preemptible=False,
+                        stages=(Stage("a", 1.0, (Configuration((TaskGroup("w", 1, 500),), 1.0),)),),
+                    ),
+                )
+            },
+            'whole GPUs, and "p/a" takes parts',
+        ),
+    ],
+)
+def test_where_gpus_cannot_move_is_refused(change, part):
+    once: dict[str, Any] = {"elasticity": "moldable", "preemptible": False}
+    with pytest.raises(InstanceError, match=part):
+        of(stage("a"), **once).replace(**{"move_s": 1.0, **change})
 
 
 def test_a_comparison_has_the_bound_of_stages():

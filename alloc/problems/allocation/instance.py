@@ -41,6 +41,7 @@ FEATURES = (
     "refusal",
     "stages",
     "outages",
+    "moving GPUs",
 )
 """What an instance may ask of a method beyond rounds and time; see `Instance.features`."""
 
@@ -164,6 +165,10 @@ class Instance(Problem):
     outages
         When hosts are down. Of one host they do not overlap. Schedulers see a host go down when it
         does, and not before.
+    move_s
+        Time that a GPU takes to move from one job to another, seconds: a job or stage that takes a
+        GPU whose last job was another does nothing for so long at its start. See
+        `alloc.problems.allocation.executors`. For jobs that run once, in continuous time.
     description
         Where the instance comes from: generator, seed, trace, sources. Not part of the problem,
         so not part of the fingerprint.
@@ -179,6 +184,7 @@ class Instance(Problem):
     affinities: tuple[Affinity, ...] = ()
     moves: Moves | None = None
     outages: tuple[Outage, ...] = ()
+    move_s: float = 0.0
     description: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -218,6 +224,8 @@ class Instance(Problem):
         for outage in self.outages:
             _require_host(self, outage.host, f"{where}: an outage is of host")
         _ = self.downtime  # refuses outages that overlap
+        if self.move_s:
+            _check_moving(self, where)
 
     @cached_property
     def downtime(self) -> Downtime:
@@ -277,7 +285,9 @@ class Instance(Problem):
         # Not itself: what holds itself is only freed by the garbage collector.
         if not any(job.stages for job in self.jobs):
             return None
-        return dataclasses.replace(self, jobs=tuple(p for job in self.jobs for p in job.parts))
+        # Who moves is a matter between jobs, which parts know nothing of.
+        parts = tuple(part for job in self.jobs for part in job.parts)
+        return dataclasses.replace(self, jobs=parts, move_s=0.0)
 
     @cached_property
     def features(self) -> Mapping[str, str]:
@@ -316,6 +326,8 @@ class Instance(Problem):
             found["moves"] = "the running jobs"
         if self.outages:
             found["outages"] = f'host "{self.outages[0].host}"'
+        if self.move_s:
+            found["moving GPUs"] = "move_s"
         for tenant in self.tenants:
             if tenant.cohort is not None:
                 found.setdefault("borrowing", f'tenant "{tenant.name}"')
@@ -346,6 +358,26 @@ def _check_stages(instance: Instance) -> None:
                 )
     # Its own checks see to demands, and it has the resources that only stages ask for.
     object.__setattr__(instance, "topology", instance.unfolded.topology)
+
+
+def _check_moving(instance: Instance, where: str) -> None:
+    """Refuse a time to move GPUs where runs are not what it is counted for."""
+    require_time(instance.move_s, where, "move_s")
+    missing = None
+    if instance.slot_s is not None or instance.running or instance.outages:
+        missing = "continuous time from an empty cluster whose hosts stay up"
+    else:
+        for part in instance.unfolded.jobs:
+            groups = [g for c in part.configurations for g in c.tasks]
+            if part.preemptible or part.elasticity == "malleable":
+                missing = f'jobs that run once, and "{part.id}" may pause or change'
+            elif any(group.gpu_milli % MILLI or group.mig_profile for group in groups):
+                missing = f'whole GPUs, and "{part.id}" takes parts of some'
+    if missing is not None:
+        raise InstanceError(
+            f"{where}: move_s is {instance.move_s:g}, which is for {missing}; leave move_s out, or "
+            "change that (elasticity moldable or rigid, preemptible false)."
+        )
 
 
 def _share_axis(instance: Instance) -> None:

@@ -45,6 +45,7 @@ KINDS: Mapping[str, str] = {
     "job-priority/1": "alloc.schedulers.learned.job_priority:JobPriorityKind",
     "pick-backfill/1": "alloc.schedulers.learned.pick_backfill:PickBackfillKind",
     "policy-choice/1": "alloc.schedulers.learned.policy_choice:PolicyChoiceKind",
+    "stage-graph/1": "alloc.schedulers.learned.stage_graph:StageGraphKind",
 }
 """The kinds of alloc: name to ``module:class``."""
 

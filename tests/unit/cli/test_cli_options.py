@@ -21,7 +21,7 @@ EXCEPTIONS = {
         (f"train {name}", "--output")
         for name in (
             *("set-policy", "window-policy", "dl2"),
-            *("selector", "two-level", "placement-agent"),
+            *("selector", "two-level", "placement-agent", "decima"),
         )
     ),
     # It writes YAML.

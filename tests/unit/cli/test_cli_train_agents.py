@@ -13,6 +13,7 @@ from needs import need_torch
 
 pytestmark = need_torch()
 
+from alloc.instances.projects import generate_staged  # noqa: E402
 from alloc.learning.environments import GangEpisodes  # noqa: E402
 from alloc.schedulers.learned import read_policy  # noqa: E402
 
@@ -58,7 +59,25 @@ def test_a_placement_agent_is_trained_and_simulated(run: Run, tmp_path: Path) ->
     assert json.loads(shown.stdout)["unfinished"] == []
 
 
-@pytest.mark.parametrize("name", ["selector", "two-level", "placement-agent"])
+@pytest.mark.slow
+def test_a_decima_agent_and_its_tree_are_trained_and_simulated(run: Run, tmp_path: Path) -> None:
+    """Two files, each of which is a scheduler of graphs of stages."""
+    folder = tmp_path / "agent"
+    words = ("train", "decima", "--minutes", 0.01, "--output", folder, "--json", "--quiet")
+    done = run(*words)
+    assert done.exit_code == 0, done.stderr
+    said = json.loads(done.stdout)
+    assert (said["steps"], said["tree"]) == (1, str(folder / "my-decima-tree.json"))
+    assert read_policy(folder / "my-decima.onnx").spec.kind == "stage-graph/1"
+    stream = tmp_path / "stages.json"
+    generate_staged(num_jobs=3, seed=1).to_json(stream)
+    for scheduler in (str(folder / "my-decima.onnx"), f"decima-tree(tree={said['tree']})"):
+        shown = run("simulate", stream, "--scheduler", scheduler, "--json", "--quiet")
+        assert shown.exit_code == 0, shown.stderr
+        assert json.loads(shown.stdout)["unfinished"] == []
+
+
+@pytest.mark.parametrize("name", ["selector", "two-level", "placement-agent", "decima"])
 def test_a_checkpoint_of_another_agent_is_refused(run: Run, tmp_path: Path, name: str) -> None:
     """Two agents in one folder would overwrite each other."""
     other = "two-level" if name == "selector" else "selector"
@@ -74,7 +93,8 @@ def test_a_checkpoint_of_another_agent_is_refused(run: Run, tmp_path: Path, name
 
 
 @pytest.mark.parametrize(
-    "command", ["set-policy", "window-policy", "dl2", "selector", "two-level", "placement-agent"]
+    "command",
+    ["set-policy", "window-policy", "dl2", "selector", "two-level", "placement-agent", "decima"],
 )
 def test_a_name_that_no_policy_can_have_is_refused_before_training(
     run: Run, tmp_path: Path, command: str

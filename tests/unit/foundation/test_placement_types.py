@@ -135,6 +135,7 @@ FEATURED = {
     "refusal": instance(job("a", refusable=True, deadline_s=9.0)),
     "stages": instance(Job("a", 0.0, stages=(Stage("x", 1.0, (rigid_gang(1),)),))),
     "outages": instance(outages=(Outage("h0", 0.0),)),
+    "moving GPUs": instance(job("a", elasticity="moldable", preemptible=False), move_s=1.0),
     "borrowing": instance(tenants=(Tenant("red", 1000, "pool"),)),
 }
 

@@ -76,10 +76,9 @@ def test_files_are_small_and_have_their_checksum(known):
 def test_every_kind_of_problem_has_families_of_at_least_five():
     """Whoever adds a kind of problem adds instances of it.
 
-    Rounds are those of elastic jobs, and Saturn's program is one of moldable gangs. Of stages none
-    is stored yet; `alloc.instances.projects.generate_staged` draws them.
+    Rounds are those of elastic jobs, and Saturn's program is one of moldable gangs.
     """
-    without = {"round", "saturn-spase", "stages"}
+    without = {"round", "saturn-spase"}
     assert {known.formulation for known in manifest(None)} == set(FAMILIES) - without
     assert all(len(ids) >= 5 for ids in families(None).values())
     assert [name.partition("-")[0] for name in families(None)] == sorted(

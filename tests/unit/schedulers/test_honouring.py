@@ -105,7 +105,11 @@ def decides_in_rounds(name: str) -> bool:
     """Return whether a policy is of a kind that knows slots only."""
     if name not in shipped_policies():
         return name == "set-rule"
-    return read_policy(policy_path(name)).spec.kind not in ("job-priority/1", "pick-backfill/1")
+    return read_policy(policy_path(name)).spec.kind not in (
+        "job-priority/1",
+        "pick-backfill/1",
+        "stage-graph/1",
+    )
 
 
 @pytest.mark.parametrize("name", schedulers_with(REQUIRED_LEVELS))
