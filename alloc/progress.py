@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from alloc.problems.allocation.instance import Instance
 from alloc.problems.allocation.outages import Downtime, saved_s
+from alloc.problems.allocation.slowdown import Piece, pieces
 from alloc.problems.allocation.solution import Assignment, Run, Schedule, TaskPlacement
 from alloc.problems.allocation.stages import ends_of_jobs
 from alloc.units import MILLI
@@ -59,6 +60,7 @@ def follow(
     runs: Sequence[Run],
     running: Assignment | None = None,
     downtime: Downtime = NEVER,
+    factors: Sequence[float] = (),
 ) -> Progress:
     """Follow the runs of a job, in order of time, and return what they achieve.
 
@@ -77,6 +79,8 @@ def follow(
         What the job ran until the start of the instance, if it did.
     downtime
         When hosts are down.
+    factors
+        Speed of each run as a fraction of its configuration's; empty: 1.
     """
     left = job.work_left
     tolerance = WORK_TOLERANCE * job.work
@@ -86,7 +90,7 @@ def follow(
     saved_left, worked_s = left, 0.0
     before = None if running is None else (running.configuration, running.tasks, 0.0)
     started = running is not None or job.work_done > 0
-    for run in runs:
+    for k, run in enumerate(runs):
         seamless = before is not None and (
             before[0] == run.configuration
             and before[2] == run.start_s
@@ -100,6 +104,8 @@ def follow(
         pause = min(pause_left, run.end_s - run.start_s)
         pause_left -= pause
         rate = job.configurations[run.configuration].rate
+        if factors:
+            rate *= factors[k]
         run_s = run.end_s - run.start_s - pause
         done = rate * run_s
         if rate > 0 and done >= left - tolerance:
@@ -121,12 +127,35 @@ def follow(
 def progress_of(instance: Instance, schedule: Schedule) -> dict[str, Progress]:
     """Return what the runs of every job of an instance unfolded achieve, so also of each stage."""
     running = {assignment.job: assignment for assignment in instance.running}
+    if instance.interference:
+        slowed = pieces(instance.unfolded, schedule.runs)
+        return {
+            job.id: follow_pieces(job, slowed.get(job.id, ()), running.get(job.id))
+            for job in instance.unfolded.jobs
+        }
     return {
         job.id: follow(
             job, schedule.runs_of.get(job.id, ()), running.get(job.id), instance.downtime
         )
         for job in instance.unfolded.jobs
     }
+
+
+def follow_pieces(job: Job, parts: Sequence[Piece], running: Assignment | None = None) -> Progress:
+    """Follow runs in pieces, each at a speed of its own; see `follow`.
+
+    Parameters
+    ----------
+    job
+        The job.
+    parts
+        The pieces of its runs, sorted by start.
+    running
+        What the job ran until the start of the instance, if it did.
+    """
+    return follow(
+        job, [part.run for part in parts], running, factors=[part.factor for part in parts]
+    )
 
 
 def completions(instance: Instance, schedule: Schedule) -> dict[str, float | None]:

@@ -91,8 +91,9 @@ def _rooms(paid: Array) -> Array:
             order = members[np.argsort(paid[members, goal], kind="stable")]
             values = paid[order, goal]
             room[order[[0, -1]]] = np.inf
-            span = values[-1] - values[0]
-            if np.isfinite(span) and span > 0:
+            # What is no answer costs infinity in both goals: those are a front of their own.
+            span = values[-1] - values[0] if np.isfinite(values).all() else 0.0
+            if span > 0:
                 room[order[1:-1]] += (values[2:] - values[:-2]) / span
     return room
 

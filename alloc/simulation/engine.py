@@ -115,6 +115,7 @@ class Engine:
             waiting=self.waiting,
             running=self.running,
             held=self.referee.held if instance.slot_s is None else dict(self.referee.held),
+            interference=instance.interference,
         )
 
     @property

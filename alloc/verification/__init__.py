@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from alloc.problems.allocation.instance import Instance
+from alloc.problems.allocation.slowdown import pieces
 from alloc.problems.allocation.solution import Allocation, Run, Schedule, Solution
 from alloc.verification.capacity import check_capacity
 from alloc.verification.claims import check_claims as check_claims
@@ -106,10 +107,12 @@ def _verify_schedule(instance: Instance, schedule: Schedule) -> list[Violation]:
     by_job: dict[str, list[Run]] = {}
     for run in sorted(sound, key=lambda r: r.start_s):
         by_job.setdefault(run.job, []).append(run)
+    parts = pieces(instance, sound) if instance.interference else {}
     for job in instance.jobs:
         runs = by_job.get(job.id, [])
         refused = job.refusable and not runs and job.id in schedule.unplaced
-        for violation in check_runs(instance, job, runs, running.get(job.id)):
+        own = parts.get(job.id, ())
+        for violation in check_runs(instance, job, runs, running.get(job.id), own):
             if violation.code != "incomplete" or not refused:
                 found.append(violation)
     found += [*check_capacity(instance, sound), *check_affinities(instance, sound)]

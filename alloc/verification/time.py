@@ -6,8 +6,9 @@ import math
 from collections.abc import Iterator, Sequence
 
 from alloc.problems.allocation.instance import Instance
+from alloc.problems.allocation.slowdown import Piece
 from alloc.problems.allocation.solution import Assignment, Run
-from alloc.progress import follow
+from alloc.progress import follow, follow_pieces
 from alloc.verification.violation import Violation
 from alloc.workload import Job
 
@@ -16,7 +17,11 @@ TIME_TOLERANCE_S = 1e-6
 
 
 def check_runs(
-    instance: Instance, job: Job, runs: Sequence[Run], running: Assignment | None
+    instance: Instance,
+    job: Job,
+    runs: Sequence[Run],
+    running: Assignment | None,
+    parts: Sequence[Piece] = (),
 ) -> Iterator[Violation]:
     """Yield what is wrong with the runs of one job, in order of time.
 
@@ -30,10 +35,16 @@ def check_runs(
         The runs of the job, by their start.
     running
         What the job does at the start of the instance; None: it waits.
+    parts
+        The runs in pieces with the same neighbours each, where the instance has interference.
     """
     yield from _check_clock(instance, job, runs)
     yield from _check_elasticity(instance, job, runs, running)
-    progress = follow(job, runs, running, instance.downtime)
+    if instance.interference:
+        progress = follow_pieces(job, parts, running)
+        yield from _check_neighbours(job, parts)
+    else:
+        progress = follow(job, runs, running, instance.downtime)
     if progress.completion_s is None:
         yield Violation(
             "incomplete",
@@ -55,6 +66,21 @@ def check_runs(
                 f'job "{job.id}" completes at {progress.completion_s:g} s, {late:g} s after its '
                 f"{field} {limit:g}.",
             )
+
+
+def _check_neighbours(job: Job, parts: Sequence[Piece]) -> Iterator[Violation]:
+    for part in parts:
+        if part.factor <= 0:
+            length_s = part.run.end_s - part.run.start_s
+            yield Violation(
+                "interference",
+                (job.id,),
+                length_s,
+                "s",
+                f'job "{job.id}" shares a GPU from {part.run.start_s:g} s to {part.run.end_s:g} s '
+                "with a job that its model cannot share one with.",
+            )
+            return
 
 
 def _check_clock(instance: Instance, job: Job, runs: Sequence[Run]) -> Iterator[Violation]:
