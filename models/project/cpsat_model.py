@@ -195,7 +195,7 @@ class _Builder:
     def _goal(self) -> tuple[float, float, float]:
         """Set the objective; return its scale and offset, and what it never falls below."""
         data, model = self.data, self.model
-        least = max(data.bound(self.objective), self.least)
+        least = self.least if self.least > 0 else data.bound(self.objective)
         if self.objective == "makespan":
             end = model.new_int_var(self.down(least), 2 * self.last, "makespan")
             for k in range(data.num_activities):
@@ -300,6 +300,6 @@ def build_cpsat(
         First and last start of each activity in each mode that a better plan than the one known may
         have, seconds; the last before the first where it may have none. None: any.
     least
-        A bound that is proved already.
+        A bound that is proved already; 0: the one that the data prove is worked out.
     """
     return _Builder(problem, objective, windows, least).build()
