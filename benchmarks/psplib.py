@@ -139,6 +139,9 @@ def main(argv: Sequence[str] | None = None) -> int:
                 wrong = tally.enter(best[name], result, cpu_s)
                 if wrong:
                     print(f"FALSE: {name}, seed {seed}: {wrong}", flush=True)
+                if result.status != "optimal":
+                    found = f"{result.objective:g}, bound {result.certificate.bound:g}"
+                    print(f"OPEN: {name}, seed {seed}: {found}, {cpu_s:.1f} CPU s", flush=True)
                 if chosen.plain:
                     slow = tally.beside(problem, limits, result.status == "optimal", cpu_s)
                     if slow:
