@@ -75,9 +75,9 @@ class SimilarityPacking(Policy):
     Thanapol, Lavangnananda, Leprevost, Glad, Schleich, Bouvry, "Round-based mechanism and job
     packing with model-similarity-based policy for scheduling DL training in GPU cluster", Applied
     Sciences 14(6), 2024, doi:10.3390/app14062349. Rebuilt from its abstract: rounds, GPU types by
-    similarity of models, and further jobs on GPUs that train small models. There similarity tells which GPU type suits a
-    model that was not measured; here the rates alone are part of each job, and similarity tells
-    which models get on with each other.
+    similarity of models, and further jobs on GPUs that train small models. There similarity tells
+    which GPU type suits a model that was not measured; here the rates alone are part of each job,
+    and similarity tells which models get on with each other.
     """
 
     name = "similarity-packing"

@@ -5,14 +5,18 @@ reached, then the same with a unit less, until nothing is left. Every least make
 certificate, and no amount is skipped, so that the front is whole.
 
 By evolution: each answer is a mode and a priority for every activity, which are put in one after
-the other. This is how the multi-goal schedulers of clouds search (task to machine, for time and
-cost). Nothing is proved, and a run takes as long as it is given.
+the other. So Hao et al. assign the tasks of graphs to machines, for makespan, energy cost and
+revenue; there a graph network picks the next task, where here priorities evolve too and the first
+ones are those of rules, and revenue is left out. Nothing is proved.
 
 References
 ----------
 Y. Y. Haimes, L. S. Lasdon, D. A. Wismer, "On a bicriterion formulation of the problems of
 integrated system identification and system optimization", IEEE Transactions on Systems, Man, and
-Cybernetics 1, 1971. Evolution: `alloc.algorithms.nsga2`.
+Cybernetics 1, 1971. Y. Hao, C. Zhao, Z. Li, B. Si, H. Unger, "A learning and evolution-based
+intelligence algorithm for multi-objective heterogeneous cloud scheduling optimization",
+Knowledge-Based Systems, 2024, doi:10.1016/j.knosys.2024.111366, known here by its abstract. The
+evolution itself: `alloc.algorithms.nsga2`.
 """
 
 from __future__ import annotations
