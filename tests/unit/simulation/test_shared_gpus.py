@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import alloc
+from alloc.comparison import compare
 from alloc.errors import InstanceError, SimulationError, UnsupportedFeatureError
 from alloc.instances.shared_gpus import generate_shared_gpus
 from alloc.problems.allocation.instance import Instance
@@ -205,6 +206,19 @@ def test_every_pairing_keeps_every_rule_and_the_bound(pairing, seed):
     assert max(ends) >= makespan_bound(problem) * (1 - 1e-9)
     shared = {run.job for run in run.schedule.runs if any(task.gpus for task in run.tasks)}
     assert bool(shared) == (pairing != "none")
+
+
+def test_a_comparison_holds_the_makespan_against_the_bound():
+    problem = drawn(0)
+    found = compare([problem], ["similarity-packing"], objective="makespan")
+    best, row = found.rows
+    assert row.error is None
+    assert row.gap == pytest.approx(row.objective / makespan_bound(problem) - 1)
+    assert best.objective == row.objective
+    assert found.bound_proofs()["recomputed"] == 1
+    other = compare([problem], ["similarity-packing"], objective="mean_jct")
+    (bound,) = other.bounds.values()
+    assert "only the makespan has a bound" in str(bound.error)
 
 
 def test_packing_beats_waiting_where_two_jobs_together_do_more():
