@@ -26,16 +26,8 @@ from benchmarks.stages import SCHEDULERS as OF_STAGES
 
 ON_REQUEST = True
 
-OF_GANGS = (
-    "fifo",
-    "easy-backfill",
-    "conservative-backfill",
-    "turn-around",
-    "lpt",
-    "srtf",
-    "rolling-horizon",
-)
-"""Schedulers of gangs: in order of arrival first, then by size or time, then by a program."""
+OF_GANGS = ("fifo", "easy-backfill", "conservative-backfill", "turn-around", "lpt", "srtf")
+"""Schedulers of gangs: in order of arrival first, then by size or time."""
 OF_DEADLINES = ("elasticflow", "exact-admission", "chronus", "primal-dual", "mlfs", "edf", "fifo")
 """Schedulers for deadlines, those that keep promises first."""
 JOBS, SLOTS = 14, 16
