@@ -111,8 +111,8 @@ def generate_priced(
     """Return tasks for machines of several types, of which faster ones cost more for each task.
 
     A task runs on one machine of a type that it chooses; machines of type k are about 2^k times as
-    fast as those of type 0, for each task by a factor of its own, and cost 3^k an hour. The
-    resource ``cost`` counts the money for the time in use.
+    fast as those of type 0, for each task by a factor of its own, and cost 3^k an hour. Times are
+    whole minutes. The resource ``cost`` counts the money for the time in use.
 
     Parameters
     ----------
@@ -142,7 +142,7 @@ def generate_priced(
     for j in range(num_tasks):
         work = math.exp(rng.uniform(math.log(600.0), math.log(7200.0)))
         modes = tuple(
-            Mode(float(max(1, round(work / 2**k * rng.uniform(0.8, 1.25)))), {f"type-{k}": 1})
+            Mode(60.0 * max(1, round(work / 60 / 2**k * rng.uniform(0.8, 1.25))), {f"type-{k}": 1})
             for k in range(len(machines))
         )
         before = tuple(f"task-{p}" for p in range(j) if rng.random() < edges)

@@ -15,6 +15,7 @@ from alloc.instances.projects import generate_priced
 from alloc.models.project.data import ProjectData
 from alloc.problems.project import Activity, Mode, ProjectProblem, Resource
 from alloc.problems.project_front import amount_used, priced
+from alloc.solving import solver
 from alloc.solving.project import front as fronts
 from alloc.solving.project.front import evolved_front, exact_front
 
@@ -55,7 +56,9 @@ def enumerated(problem: ProjectProblem) -> list[tuple[float, int]]:
         if any(u > r.capacity for u, r in zip(used, data.used_up, strict=True)):
             continue
         for order in itertools.permutations(range(data.num_activities)):
-            plan = data.plan(modes, data.schedule(modes, data.by_priority(np.argsort(order))))
+            plan = data.plan(
+                modes, data.schedule(modes, data.by_priority([float(k) for k in order]))
+            )
             amount = amount_used(problem, plan, "money")
             best[amount] = min(best.get(amount, np.inf), plan.value(problem, "makespan"))
     found: list[tuple[float, int]] = []
@@ -160,7 +163,7 @@ def test_a_price_of_something_unknown_is_refused():
 def test_ctrl_c_keeps_the_points_that_were_found(monkeypatch):
     problem, whole = drawn(3), exact_front(drawn(3), "money")
     assert len(whole.points) > 1
-    solve, calls = fronts.solve_within, []
+    solve, calls = solver.solve_within, []
 
     def pressed(*given, **more):
         result = solve(*given, **more)

@@ -289,7 +289,7 @@ def test_the_fastest_gpus_go_to_those_who_gain_most_by_them():
 
 def test_options_of_the_scheduler_are_checked():
     with pytest.raises(InstanceError, match=r'did you mean "matching"'):
-        make_scheduler("similarity-packing", pairing="macthing")
+        make_scheduler("similarity-packing", pairing="match")
     with pytest.raises(InstanceError, match="measured_every"):
         make_scheduler("similarity-packing", measured_every=0)
 
