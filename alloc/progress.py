@@ -16,6 +16,7 @@ from alloc.problems.allocation.executors import move_delays
 from alloc.problems.allocation.instance import Instance
 from alloc.problems.allocation.outages import Downtime, saved_s
 from alloc.problems.allocation.run_columns import UNKNOWN, RunColumns
+from alloc.problems.allocation.slowdown import Piece, pieces
 from alloc.problems.allocation.solution import Assignment, Run, Schedule, TaskPlacement
 from alloc.problems.allocation.stages import ends_of_jobs
 from alloc.units import MILLI
@@ -66,6 +67,7 @@ def follow(
     running: Assignment | None = None,
     downtime: Downtime = NEVER,
     delay_s: float = 0.0,
+    factors: Sequence[float] = (),
 ) -> Progress:
     """Follow the runs of a job, in order of time, and return what they achieve.
 
@@ -86,6 +88,8 @@ def follow(
         When hosts are down.
     delay_s
         Time without progress at its first start, seconds, while GPUs move to it.
+    factors
+        Speed of each run as a fraction of its configuration's; empty: 1.
     """
     left = job.work_left
     tolerance = WORK_TOLERANCE * job.work
@@ -95,7 +99,7 @@ def follow(
     saved_left, worked_s = left, 0.0
     before = None if running is None else (running.configuration, running.tasks, 0.0)
     started = running is not None or job.work_done > 0
-    for run in runs:
+    for k, run in enumerate(runs):
         seamless = before is not None and (
             before[0] == run.configuration
             and before[2] == run.start_s
@@ -110,6 +114,8 @@ def follow(
         pause = min(pause_left, run.end_s - run.start_s)
         pause_left -= pause
         rate = job.configurations[run.configuration].rate
+        if factors:
+            rate *= factors[k]
         run_s = run.end_s - run.start_s - pause
         done = rate * run_s
         if rate > 0 and done >= left - tolerance:
@@ -131,6 +137,12 @@ def follow(
 def progress_of(instance: Instance, schedule: Schedule) -> dict[str, Progress]:
     """Return what the runs of every job of an instance unfolded achieve, so also of each stage."""
     running = {assignment.job: assignment for assignment in instance.running}
+    if instance.interference:
+        slowed = pieces(instance.unfolded, schedule.runs)
+        return {
+            job.id: follow_pieces(job, slowed.get(job.id, ()), running.get(job.id))
+            for job in instance.unfolded.jobs
+        }
     delays = move_delays(instance, schedule)
     return {
         job.id: follow(
@@ -142,6 +154,23 @@ def progress_of(instance: Instance, schedule: Schedule) -> dict[str, Progress]:
         )
         for job in instance.unfolded.jobs
     }
+
+
+def follow_pieces(job: Job, parts: Sequence[Piece], running: Assignment | None = None) -> Progress:
+    """Follow runs in pieces, each at a speed of its own; see `follow`.
+
+    Parameters
+    ----------
+    job
+        The job.
+    parts
+        The pieces of its runs, sorted by start.
+    running
+        What the job ran until the start of the instance, if it did.
+    """
+    return follow(
+        job, [part.run for part in parts], running, factors=[part.factor for part in parts]
+    )
 
 
 def completions(
@@ -166,8 +195,8 @@ def ends_of_parts(
     instance: Instance, schedule: Schedule, columns: RunColumns | None = None
 ) -> dict[str, float | None]:
     """Return the completion of every job of an instance unfolded, so also of each stage."""
-    if instance.move_s:
-        # Runs that wait for each other's GPUs are followed one by one.
+    if instance.move_s or instance.interference:
+        # Runs that wait for each other's GPUs, or slow each other down, are followed one by one.
         followed = progress_of(instance, schedule)
         return {job: progress.completion_s for job, progress in followed.items()}
     instance = instance.unfolded

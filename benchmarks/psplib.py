@@ -1,21 +1,37 @@
 """Published projects: how many are proved in the time, and is every answer the published one?
 
 ``python -m benchmarks.psplib --kinds J30,j10,j20 --seconds 20 --every 1``
+
+``--only J30_283`` takes files whose name has that in it, ``--seeds 20`` solves each with so many
+seeds, and ``--plain`` puts a plain CP-SAT model beside it with the same time and threads: the CPU
+time of alloc over its, where both prove the optimum.
 """
 
 from __future__ import annotations
 
 import argparse
 import csv
+import statistics
+import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import alloc
-from alloc.instances.psplib import read_psplib
+from alloc.instances.psplib import parse_psplib, read_psplib
+from alloc.problems.project import ProjectProblem
+from benchmarks.alternatives.plain_projects import solve_project_plainly
 from benchmarks.data import data_folder
+
+ON_REQUEST = True
 
 KINDS = {"J30": "rcpsp", "J60": "rcpsp", "j10": "mrcpsp", "j20": "mrcpsp", "mmlib": "mrcpsp"}
 """Sets of instances, and the folder that each is in."""
+_FIRST = "4 1  2  0 0 2 2 3  3 2 1 4  4 2 1 4  0 0 0"
+"""A project of two activities, in Patterson's format: CP-SAT is loaded for it, and not for what is
+timed."""
+_SAME = 1e-6
+"""Makespans are whole periods: what is this close is the same."""
 
 
 def published(folder: Path) -> dict[str, tuple[float, bool]]:
@@ -33,40 +49,108 @@ def is_of(name: str, kind: str) -> bool:
     return name.startswith((f"{kind}_", f"{kind}/"))
 
 
-def main() -> None:
-    """Print a row for each set, and a line for each false answer."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--kinds", default="J30,j10,j20,mmlib", help="sets, with commas")
-    parser.add_argument("--seconds", type=float, default=20.0, help="limit of each solve")
-    parser.add_argument("--every", type=int, default=1, help="every so many files")
-    chosen = parser.parse_args()
-    print("set     files  proved  false  mean gap %  worst gap %  mean CPU s  worst CPU s")
-    for kind in chosen.kinds.split(","):
-        folder = data_folder("orlib") / KINDS[kind]
-        best = published(folder)
-        names = sorted(name for name in best if is_of(name, kind))[:: chosen.every]
-        proved = false = 0
-        gaps, times = [], []
-        for name in names:
-            path = folder / name
-            began = time.process_time()
-            problem = read_psplib(path if path.exists() else path.with_name(path.name + ".gz"))
-            result = alloc.solve(problem, limits=alloc.Limits(chosen.seconds))
-            times.append(time.process_time() - began)
-            value, bound = result.objective, result.certificate.bound
-            known, is_proved = best[name]
-            proved += result.status == "optimal"
-            wrong = bound > known + 1e-6 or (is_proved and (value is None or value < known - 1e-6))
-            if wrong:
-                false += 1
-                print(f"FALSE: {name}: {value} and bound {bound}, published {known}")
-            gaps.append(1.0 if value is None else (value - bound) / value)
-        print(
-            f"{kind:7} {len(names):5}  {proved:6}  {false:5}  {100 * sum(gaps) / len(gaps):10.2f}"
-            f"  {100 * max(gaps):11.2f}  {sum(times) / len(times):10.2f}  {max(times):11.2f}",
-            flush=True,
+class Tally:
+    """What the solves of a set came to."""
+
+    def __init__(self) -> None:
+        self.solves = self.proved = self.false = self.plainly_proved = 0
+        self.gaps: list[float] = []
+        self.times: list[float] = []
+        self.ratios: list[float] = []
+
+    def enter(self, known: tuple[float, bool], result: alloc.Result, cpu_s: float) -> str:
+        """Enter a solve; return what is false in it, or nothing."""
+        value, bound = result.objective, result.certificate.bound
+        self.solves += 1
+        self.times.append(cpu_s)
+        self.proved += result.status == "optimal"
+        self.gaps.append(1.0 if value is None else (value - bound) / value)
+        best, is_proved = known
+        if bound <= best + _SAME and not (is_proved and value is not None and value < best - _SAME):
+            return ""
+        self.false += 1
+        return f"{value} and bound {bound}, published {best}"
+
+    def beside(
+        self, problem: ProjectProblem, limits: alloc.Limits, proved: bool, cpu_s: float
+    ) -> str:
+        """Solve the plain model too; return a line where alloc takes over twice its time."""
+        began = time.process_time()
+        plain = solve_project_plainly(problem, limits.seconds or 60.0, limits.workers, limits.seed)
+        plain_s = time.process_time() - began
+        by_plain = plain.gap <= _SAME
+        self.plainly_proved += by_plain
+        if by_plain and not proved:
+            return f"only the plain model proves it, in {plain_s:.1f} CPU s"
+        if by_plain:
+            self.ratios.append(cpu_s / plain_s)
+            if cpu_s > 2 * plain_s:
+                return f"{cpu_s:.2f} CPU s, plain model {plain_s:.2f}"
+        return ""
+
+    def line(self, kind: str) -> str:
+        """Return the row of the set."""
+        mean, worst = statistics.fmean(self.gaps), max(self.gaps)
+        found = (
+            f"{kind:7} {self.solves:6}  {self.proved:6}  {self.false:5}  {100 * mean:10.2f}  "
+            f"{100 * worst:11.2f}  {statistics.fmean(self.times):10.2f}  {max(self.times):11.2f}"
+        )
+        if not self.ratios:
+            return found
+        return (
+            f"{found}  plain model: {self.plainly_proved} proved, CPU time of alloc over its: "
+            f"median {statistics.median(self.ratios):.2f}, worst {max(self.ratios):.2f}"
         )
 
 
+def main(argv: Sequence[str] | None = None) -> int:
+    """Print a row for each set, and a line for each answer that takes too long; 1 if one is false.
+
+    Parameters
+    ----------
+    argv
+        The arguments; None: those of the command line.
+    """
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.psplib", description=__doc__)
+    parser.add_argument("--kinds", default="J30,j10,j20,mmlib", help="sets, with commas")
+    parser.add_argument("--seconds", type=float, default=20.0, help="limit of each solve")
+    parser.add_argument("--every", type=int, default=1, help="every so many files")
+    parser.add_argument("--only", default="", help="parts of names, with commas")
+    parser.add_argument("--seeds", type=int, default=1, help="solves of each file")
+    parser.add_argument("--workers", type=int, default=1, help="threads")
+    parser.add_argument("--plain", action="store_true", help="a plain CP-SAT model beside it")
+    chosen = parser.parse_args(argv)
+    only = chosen.only.split(",")
+    false = 0
+    alloc.solve(parse_psplib(_FIRST))
+    print("set     solves  proved  false  mean gap %  worst gap %  mean CPU s  worst CPU s")
+    for kind in chosen.kinds.split(","):
+        folder, tally = data_folder("orlib") / KINDS[kind], Tally()
+        best = published(folder)
+        names = sorted(n for n in best if is_of(n, kind) and any(part in n for part in only))
+        for name in names[:: chosen.every]:
+            path = folder / name
+            for seed in range(chosen.seeds):
+                problem = read_psplib(path if path.exists() else path.with_name(path.name + ".gz"))
+                limits = alloc.Limits(chosen.seconds, seed=seed, workers=chosen.workers)
+                began = time.process_time()
+                result = alloc.solve(problem, limits=limits)
+                cpu_s = time.process_time() - began
+                wrong = tally.enter(best[name], result, cpu_s)
+                if wrong:
+                    print(f"FALSE: {name}, seed {seed}: {wrong}", flush=True)
+                if result.status != "optimal":
+                    found = f"{result.objective:g}, bound {result.certificate.bound:g}"
+                    print(f"OPEN: {name}, seed {seed}: {found}, {cpu_s:.1f} CPU s", flush=True)
+                if chosen.plain:
+                    slow = tally.beside(problem, limits, result.status == "optimal", cpu_s)
+                    if slow:
+                        print(f"SLOW: {name}, seed {seed}: {slow}", flush=True)
+        if tally.solves:
+            print(tally.line(kind), flush=True)
+        false += tally.false
+    return 1 if false else 0
+
+
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

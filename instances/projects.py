@@ -15,6 +15,7 @@ import numpy as np
 from alloc.errors import InstanceError
 from alloc.problems.allocation.instance import Instance
 from alloc.problems.project import Activity, Mode, ProjectJob, ProjectProblem, Resource
+from alloc.problems.project_front import priced
 from alloc.topology import Host, HostType, Topology
 from alloc.units import MILLI, require_count, require_positive
 from alloc.workload import Configuration, Job, Stage, TaskGroup
@@ -96,6 +97,59 @@ def generate_dags(
         jobs.append(ProjectJob(f"job-{j}", round(now, 1), weight, round(due, 1)))
         now += -mean_gap_s * math.log(1 - rng.random())
     return ProjectProblem(name, tuple(activities), (Resource("gpu", num_gpus),), tuple(jobs))
+
+
+def generate_priced(
+    name: str = "priced",
+    *,
+    num_tasks: int = 12,
+    machines: tuple[int, ...] = (2, 2, 1),
+    edges: float = 0.1,
+    step: float = 0.1,
+    seed: int = 0,
+) -> ProjectProblem:
+    """Return tasks for machines of several types, of which faster ones cost more for each task.
+
+    A task runs on one machine of a type that it chooses; machines of type k are about 2^k times as
+    fast as those of type 0, for each task by a factor of its own, and cost 3^k an hour. Times are
+    whole minutes. The resource ``cost`` counts the money for the time in use.
+
+    Parameters
+    ----------
+    name
+        Name of the problem.
+    num_tasks
+        Tasks, 1 or more.
+    machines
+        Machines of each type, 1 or more each.
+    edges
+        Share of pairs of tasks of which the first ends before the second starts, 0 to 1.
+    step
+        As in `alloc.problems.project_front.priced`.
+    seed
+        Random seed.
+
+    Raises
+    ------
+    InstanceError
+        If a number makes no sense.
+    """
+    require_count(num_tasks, name, "num_tasks", least=1)
+    for k, number in enumerate(machines):
+        require_count(number, name, f"machines[{k}]", least=1)
+    rng = np.random.default_rng(seed)
+    tasks = []
+    for j in range(num_tasks):
+        work = math.exp(rng.uniform(math.log(600.0), math.log(7200.0)))
+        modes = tuple(
+            Mode(60.0 * max(1, round(work / 60 / 2**k * rng.uniform(0.8, 1.25))), {f"type-{k}": 1})
+            for k in range(len(machines))
+        )
+        before = tuple(f"task-{p}" for p in range(j) if rng.random() < edges)
+        tasks.append(Activity(f"task-{j}", modes, before))
+    types = tuple(Resource(f"type-{k}", number) for k, number in enumerate(machines))
+    prices = {f"type-{k}": 3.0**k for k in range(len(machines))}
+    return priced(ProjectProblem(name, tuple(tasks), types), prices, step=step)
 
 
 def generate_staged(

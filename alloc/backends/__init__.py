@@ -40,6 +40,9 @@ class SolverOptions:
         Whether the solver may simplify the model first. HiGHS only.
     linear
         Whether the solver may use linear relaxations, beside propagation. CP-SAT only.
+    by_bound
+        Whether the search tries the best value that is not yet excluded, again and again: it
+        raises bounds that are far off, and finds good solutions later. CP-SAT only.
     nodes
         Nodes of the search tree after which the solver stops, or None: a limit that ends every
         machine's search at the same place, as seconds do not. HiGHS only.
@@ -53,6 +56,7 @@ class SolverOptions:
     stoppable: bool = False
     presolve: bool = True
     linear: bool = True
+    by_bound: bool = False
     nodes: int | None = None
 
 

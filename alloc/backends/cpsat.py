@@ -36,6 +36,8 @@ def new_solver(options: SolverOptions) -> cp_model.CpSolver:
     solver.parameters.relative_gap_limit = options.gap
     if not options.linear:
         solver.parameters.linearization_level = 0
+    if options.by_bound:
+        solver.parameters.use_objective_lb_search = True
     # Versions 9.12 to 9.15 return wrong optima on multi-mode jobs with this on (their default).
     solver.parameters.use_disjunctive_constraint_in_cumulative = False
     # It would stop at Ctrl-C without saying so, and leave Python deaf to the next.

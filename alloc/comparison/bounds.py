@@ -131,6 +131,8 @@ def solve_bound(instance: Instance, settings: Settings, start: Schedule | None =
 
     if instance.outages:
         return _bound_despite_outages(instance, settings, start)
+    if instance.interference:
+        return _bound_of_shared_gpus(instance, settings, start)
     if start is not None:
         start = without_late(instance, start, _LATE)
     if settings.formulation == "moldable" and not runs_once(instance):
@@ -197,6 +199,37 @@ def _bound_despite_outages(instance: Instance, settings: Settings, start: Schedu
         certificate = certificate.replace(status="no_solution")
     result: Result[Solution] = Result(None, certificate, solved.result.log)
     bound = Bound(instance.name, instance.fingerprint, result, {}, solved.error)
+    return bound if start is None else with_schedule(bound, instance, start, SIMULATED)
+
+
+def _bound_of_shared_gpus(instance: Instance, settings: Settings, start: Schedule | None) -> Bound:
+    """Return the bound of jobs that slow each other down on one GPU, of which no family is."""
+    from alloc.solving.colocation.makespan import makespan_bound
+
+    nothing = Bound(instance.name, instance.fingerprint, None)
+    if settings.objective != "makespan":
+        sentence = "of jobs that slow each other down only the makespan has a bound; compare that."
+        return replace(nothing, error=sentence)
+    try:
+        value = makespan_bound(instance)
+    except AllocError as error:
+        return replace(nothing, error=str(error))
+    certificate = Certificate(
+        status="no_solution",
+        objective=None,
+        bound=value,
+        sense="min",
+        objective_name="makespan",
+        formulation="colocation",
+        backend="alloc bundles",
+        backend_version=alloc_version(),
+        seed=settings.solver_seed,
+        workers=1,
+        seconds=0.0,
+        fingerprint=instance.fingerprint,
+        bound_proof="recomputed",
+    )
+    bound = replace(nothing, result=Result(None, certificate))
     return bound if start is None else with_schedule(bound, instance, start, SIMULATED)
 
 

@@ -33,6 +33,7 @@ SCHEDULERS: Mapping[str, str] = {
     "primal-dual": "alloc.schedulers.primal_dual:PrimalDual",
     "chronus": "alloc.schedulers.chronus:Chronus",
     "mlfs": "alloc.schedulers.mlfs:Mlfs",
+    "similarity-packing": "alloc.schedulers.similarity_packing:SimilarityPacking",
     "exact-progress": "alloc.schedulers.exact_round:exact_progress",
     "exact-remaining-time": "alloc.schedulers.exact_round:exact_remaining_time",
     "exact-goodput": "alloc.schedulers.exact_round:exact_goodput",

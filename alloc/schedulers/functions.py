@@ -55,6 +55,8 @@ class RuleScheduler(Policy):
         If what it says of itself is not what it should be.
     """
 
+    # A function that returns a decision looks at what shares a GPU itself.
+    features = (*Policy.features, "interference")
     # Whether it draws is not known.
     draws = True
     preemptive = True

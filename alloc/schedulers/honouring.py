@@ -10,7 +10,14 @@ REQUIRED_LEVELS = "required levels"
 """The part of the placement rules that one domain must hold a gang; without slices and spreads."""
 
 # Moves are a matter of single allocations, and a scheduler that never borrows keeps its quota.
-_NEEDED = ("placement rules", REQUIRED_LEVELS, "affinities", "MIG slices", "GPU memory")
+_NEEDED = (
+    "placement rules",
+    REQUIRED_LEVELS,
+    "affinities",
+    "MIG slices",
+    "GPU memory",
+    "interference",
+)
 
 
 def rules_asked(instance: Instance) -> dict[str, str]:

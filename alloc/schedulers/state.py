@@ -14,6 +14,7 @@ from alloc.problems.allocation.executors import Executors
 from alloc.problems.allocation.job_view import JobView as JobView
 from alloc.problems.allocation.solution import Assignment
 from alloc.topology import Topology
+from alloc.workload import InterferenceTable
 
 Knowledge = Literal["exact", "estimate", "none"]
 
@@ -122,6 +123,8 @@ class ClusterState:
     held
         GPU that running jobs hold, for each tenant with a quota, milli-GPU; zero in rounds, which
         start from an empty cluster. Derived unless given.
+    interference
+        How jobs slow each other down on one GPU, by their models; rates are those without.
     """
 
     now_s: float
@@ -136,6 +139,7 @@ class ClusterState:
     running: Sequence[JobView] = ()
     held: Mapping[str, int] = field(default_factory=dict)
     executors: Executors | None = None
+    interference: tuple[InterferenceTable, ...] = ()
 
     def __post_init__(self) -> None:
         if self.jobs and not self.waiting and not self.running:

@@ -179,7 +179,7 @@ class EventClock:
     ) -> None:
         engine = self._engine
         engine.referee.take(assignment)
-        live.start(assignment, now_s, delay_s)
+        live.start(assignment, now_s, delay_s=delay_s)
         engine.waiting.remove(live.job.id)
         engine.running.add(live.view)
         finish_s = live.finish_s()

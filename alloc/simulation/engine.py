@@ -120,13 +120,17 @@ class Engine:
             running=self.running,
             held=self.referee.held if instance.slot_s is None else dict(self.referee.held),
             executors=self.executors,
+            interference=instance.interference,
         )
 
     @property
     def is_plain(self) -> bool:
-        """Whether jobs come in continuous time: no stages, outages, tenants or errors in rates."""
+        """Whether jobs come in continuous time: no stages, outages, tenants or errors in rates.
+
+        Nor do GPUs take time to move.
+        """
         instance = self.instance
-        special = instance.outages or instance.running or instance.tenants
+        special = instance.outages or instance.running or instance.tenants or self.executors
         timed = instance.slot_s is not None or self._forecast.speeds_vary
         return self._staged is None and not special and not timed
 

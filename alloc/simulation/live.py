@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from alloc.problems.allocation.outages import saved_s
+from alloc.problems.allocation.slowdown import Neighbours
 from alloc.problems.allocation.solution import Assignment, Run
 from alloc.progress import WORK_TOLERANCE, same_place
 from alloc.schedulers.state import JobView
@@ -51,6 +52,7 @@ class LiveJob:
         "job",
         "lost_gpu_s",
         "migrations",
+        "neighbours",
         "restarts",
         "runs",
         "start_s",
@@ -66,6 +68,8 @@ class LiveJob:
         self.completion_s: float | None = None
         self.start_s: float | None = None
         self.runs: list[Run] = []
+        # With whom it shares GPUs in its run.
+        self.neighbours: Neighbours = ()
         self.restarts = 0
         self.migrations = 0
         self.failures = 0
@@ -88,8 +92,21 @@ class LiveJob:
             view.current = view.last = running
             view.started_s = 0.0
 
-    def start(self, assignment: Assignment, now_s: float, delay_s: float = 0.0) -> None:
-        """Start a run; at its first start it waits so many seconds for GPUs that move to it."""
+    def start(
+        self,
+        assignment: Assignment,
+        now_s: float,
+        *,
+        delay_s: float = 0.0,
+        neighbours: Neighbours = (),
+        factor: float = 1.0,
+    ) -> None:
+        """Start a run.
+
+        At its first start it waits some seconds for GPUs that move to it; beside others that share
+        its GPUs it has a fraction of its rate.
+        """
+        self.neighbours = neighbours
         before = self._before
         seamless = (
             before is not None
@@ -110,6 +127,8 @@ class LiveJob:
         self.gpus = configuration.demand[0] / MILLI
         self.epoch += 1
         self._rate = configuration.rate
+        if neighbours:
+            self._rate *= factor
         self._run_start_s = now_s
         view = self.view
         view.current = view.last = assignment

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from functools import partial
 
+from alloc.problems.allocation.slowdown import Neighbours, factor, neighbours
 from alloc.problems.allocation.solution import Assignment
 from alloc.schedulers.state import Decision
 from alloc.simulation.engine import Engine
@@ -122,6 +123,7 @@ def _apply(engine: Engine, decision: Decision, now_s: float) -> None:
     """Pause what is not assigned, start what is new, and let the rest run on."""
     referee = engine.referee
     assigned = {assignment.job: assignment for assignment in decision.assign}
+    shared = _neighbours(engine, decision)
     fresh: list[tuple[LiveJob, Assignment]] = []
     for job_id, live in engine.active.items():
         assignment = assigned.get(job_id)
@@ -131,16 +133,28 @@ def _apply(engine: Engine, decision: Decision, now_s: float) -> None:
             if live.assignment is not None:
                 live.stop(now_s)
             live.view.current = None
-        elif not live.keeps(assignment):
+        elif not live.keeps(assignment) or live.neighbours != shared.get(job_id, ()):
             if live.assignment is not None:
                 live.stop(now_s)
             fresh.append((live, assignment))
     for live, assignment in fresh:
-        live.start(assignment, now_s)
+        beside = shared.get(live.job.id, ())
+        share = factor(engine.instance, live.job.id, beside)
+        if share <= 0:
+            sentence = "it shares a GPU with a job that its model cannot share one with."
+            referee.refuse(live.job.id, now_s, sentence)
+        live.start(assignment, now_s, neighbours=beside, factor=share)
     referee.reset()
     for assignment in assigned.values():
         referee.take(assignment)
     referee.check_room(assigned.values(), now_s)
+
+
+def _neighbours(engine: Engine, decision: Decision) -> dict[str, Neighbours]:
+    """Return who shares GPUs with whom in the coming slot; nobody where that costs nothing."""
+    if not engine.instance.interference:
+        return {}
+    return neighbours({assignment.job: assignment.tasks for assignment in decision.assign})
 
 
 def _fail(live: LiveJob, now_s: float) -> None:

@@ -10,8 +10,9 @@ import numpy.typing as npt
 
 from alloc.problems.allocation.instance import Instance
 from alloc.problems.allocation.run_columns import RunColumns
+from alloc.problems.allocation.slowdown import Piece, pieces
 from alloc.problems.allocation.solution import Assignment, Run
-from alloc.progress import ends_of_single_runs, follow
+from alloc.progress import ends_of_single_runs, follow, follow_pieces
 from alloc.verification.violation import Violation
 from alloc.workload import Job
 
@@ -49,11 +50,13 @@ def check_times(
     loud = np.flatnonzero(~quiet[columns.job])
     for k in loud[np.argsort(columns.start_s[loud], kind="stable")].tolist():
         by_job.setdefault(int(columns.job[k]), []).append(runs[k])
+    parts = pieces(instance, runs) if instance.interference else {}
     for j in np.flatnonzero(~quiet).tolist():
         job, own = instance.jobs[j], by_job.get(j, [])
         refused = job.refusable and not own and job.id in unplaced
         delay_s = delays.get(job.id, 0.0)
-        for violation in check_runs(instance, job, own, running.get(job.id), delay_s):
+        slowed = parts.get(job.id, ())
+        for violation in check_runs(instance, job, own, running.get(job.id), delay_s, slowed):
             if violation.code != "incomplete" or not refused:
                 yield violation
 
@@ -91,6 +94,7 @@ def check_runs(
     runs: Sequence[Run],
     running: Assignment | None,
     delay_s: float = 0.0,
+    parts: Sequence[Piece] = (),
 ) -> Iterator[Violation]:
     """Yield what is wrong with the runs of one job, in order of time.
 
@@ -106,10 +110,16 @@ def check_runs(
         What the job does at the start of the instance; None: it waits.
     delay_s
         Time that it waits at its start for GPUs that move to it, seconds.
+    parts
+        The runs in pieces with the same neighbours each, where the instance has interference.
     """
     yield from _check_clock(instance, job, runs)
     yield from _check_elasticity(instance, job, runs, running)
-    progress = follow(job, runs, running, instance.downtime, delay_s)
+    if instance.interference:
+        progress = follow_pieces(job, parts, running)
+        yield from _check_neighbours(job, parts)
+    else:
+        progress = follow(job, runs, running, instance.downtime, delay_s)
     if progress.completion_s is None:
         yield Violation(
             "incomplete",
@@ -131,6 +141,21 @@ def check_runs(
                 f'job "{job.id}" completes at {progress.completion_s:g} s, {late:g} s after its '
                 f"{field} {limit:g}.",
             )
+
+
+def _check_neighbours(job: Job, parts: Sequence[Piece]) -> Iterator[Violation]:
+    for part in parts:
+        if part.factor <= 0:
+            length_s = part.run.end_s - part.run.start_s
+            yield Violation(
+                "interference",
+                (job.id,),
+                length_s,
+                "s",
+                f'job "{job.id}" shares a GPU from {part.run.start_s:g} s to {part.run.end_s:g} s '
+                "with a job that its model cannot share one with.",
+            )
+            return
 
 
 def _check_clock(instance: Instance, job: Job, runs: Sequence[Run]) -> Iterator[Violation]:

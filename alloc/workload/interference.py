@@ -65,6 +65,23 @@ class InterferenceTable:
                 f"{where}: a speed beside another job is negative or no number; give 0 where two "
                 "kinds cannot share a GPU."
             )
+        for name in ("alone", "beside"):
+            own = np.array(getattr(self, name), dtype=np.float64)
+            own.flags.writeable = False  # instances that hold the table are hashed
+            object.__setattr__(self, name, own)
+
+    def __eq__(self, other: object) -> bool:
+        """Compare names and numbers."""
+        if not isinstance(other, InterferenceTable):
+            return NotImplemented
+        return (
+            (self.gpu_type, self.kinds, self.source) == (other.gpu_type, other.kinds, other.source)
+            and np.array_equal(self.alone, other.alone)
+            and np.array_equal(self.beside, other.beside)
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.gpu_type, self.kinds, self.beside.tobytes()))
 
     @cached_property
     def index(self) -> dict[str, int]:

@@ -36,8 +36,8 @@ _ROUNDING = 1e-12
 def _unit(times: Sequence[float], longest: float) -> float:
     """Return a time of which all others are whole multiples, or one that is far shorter than all.
 
-    Of powers of ten, the coarsest such one, since people write times in decimals; else of powers of
-    two.
+    The largest such one that is whole in a power of ten, since people write times in decimals; else
+    the largest power of two.
     """
     values = np.array([t for t in times if t > 0])
     for exponent in range(math.floor(math.log10(longest)), -400, -1):
@@ -46,7 +46,8 @@ def _unit(times: Sequence[float], longest: float) -> float:
             break
         parts = values / unit
         if (np.abs(parts - np.rint(parts)) <= _ROUNDING * parts).all():
-            return unit
+            # Of whole minutes every schedule ends at one, and bounds are rounded up to it.
+            return unit * math.gcd(*np.rint(parts).astype(np.int64).tolist())
     exponent = top = math.frexp(longest)[1]
     while exponent > top - int(math.log2(_MAX_TIME)):
         parts = np.ldexp(values, -exponent)
@@ -195,7 +196,7 @@ class _Builder:
     def _goal(self) -> tuple[float, float, float]:
         """Set the objective; return its scale and offset, and what it never falls below."""
         data, model = self.data, self.model
-        least = max(data.bound(self.objective), self.least)
+        least = self.least if self.least > 0 else data.bound(self.objective)
         if self.objective == "makespan":
             end = model.new_int_var(self.down(least), 2 * self.last, "makespan")
             for k in range(data.num_activities):
@@ -300,6 +301,6 @@ def build_cpsat(
         First and last start of each activity in each mode that a better plan than the one known may
         have, seconds; the last before the first where it may have none. None: any.
     least
-        A bound that is proved already.
+        A bound that is proved already; 0: the one that the data prove is worked out.
     """
     return _Builder(problem, objective, windows, least).build()

@@ -23,7 +23,8 @@ from alloc.problems.project import (
     Resource,
 )
 from alloc.solving.outcome import Settings
-from alloc.solving.project.method import schedule_project
+from alloc.solving.project import method
+from alloc.solving.project.method import _Search, schedule_project
 from alloc.solving.project.rules import RULES, plans_by_rule, quick_modes, schedule_by_rule
 from benchmarks.tiny.project import PROJECT
 
@@ -103,6 +104,35 @@ def test_out_of_time_a_schedule_that_was_given_is_kept():
     assert outcome.limit == "time"
     assert outcome.solution == start
     assert 0 < outcome.bound <= start.value(problem, "makespan")
+
+
+def test_a_bound_that_is_raised_from_below_is_no_higher_than_the_optimum(monkeypatch):
+    """The second search of a makespan with one mode each, which easy projects never reach."""
+    asked, ask = [], _Search._ask_cpsat
+
+    def first_finds_nothing(self, windows, seconds, *, by_bound=False):
+        asked.append(by_bound)
+        return ask(self, windows, seconds, by_bound=True) if by_bound else "time"
+
+    monkeypatch.setattr(_Search, "_ask_cpsat", first_finds_nothing)
+    monkeypatch.setattr(method, "_LAST_S", 0.0)
+    for seed in range(6):
+        drawn, _ = PROJECT.problem(seed, large=True)
+        one_mode = tuple(
+            Activity(a.id, (next(m for m in a.modes if drawn.fits(m)),), a.predecessors, a.job)
+            for a in drawn.activities[:8]
+        )
+        kept = {a.id for a in one_mode}
+        problem = drawn.replace(
+            activities=tuple(
+                Activity(a.id, a.modes, tuple(p for p in a.predecessors if p in kept), a.job)
+                for a in one_mode
+            )
+        )
+        result = alloc.solve(problem, objective="makespan", limits=alloc.Limits(seconds=20))
+        proved = alloc.solve(problem, backend="cpsat", objective="makespan")
+        assert (result.status, result.objective) == (proved.status, proved.objective)
+    assert True in asked
 
 
 def test_budgets_that_no_modes_keep_are_infeasible_with_every_way():

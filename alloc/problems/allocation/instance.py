@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from operator import attrgetter
-from typing import Literal
 
 from alloc.errors import InstanceError, nearest
 from alloc.packing import HostPool
@@ -16,19 +15,21 @@ from alloc.problems import Problem
 from alloc.problems.allocation.misfit import misfit as misfit
 from alloc.problems.allocation.misfit import unfit
 from alloc.problems.allocation.outages import Downtime, Outage
+from alloc.problems.allocation.slowdown import check_tables
 from alloc.problems.allocation.solution import Assignment
+from alloc.problems.allocation.terms import Affinity as Affinity
+from alloc.problems.allocation.terms import Moves as Moves
+from alloc.problems.allocation.terms import Tenant as Tenant
 from alloc.topology import Topology
 from alloc.topology.topology import HOST
 from alloc.units import (
     MILLI,
     RESOURCES,
-    require_count,
     require_positive,
-    require_share,
     require_slot_length,
     require_time,
 )
-from alloc.workload import NO_RULES, Configuration, Job, TaskGroup
+from alloc.workload import NO_RULES, Configuration, InterferenceTable, Job, TaskGroup
 
 _TASKS = attrgetter("tasks")
 FEATURES = (
@@ -42,93 +43,9 @@ FEATURES = (
     "stages",
     "outages",
     "moving GPUs",
+    "interference",
 )
 """What an instance may ask of a method beyond rounds and time; see `Instance.features`."""
-
-
-@dataclass(frozen=True)
-class Tenant:
-    """A tenant and its quota.
-
-    Parameters
-    ----------
-    name
-        Unique name.
-    gpu_quota_milli
-        Most GPU that its jobs may hold at any time without borrowing, milli-GPU.
-    cohort
-        Tenants of one cohort lend each other what they leave idle: together they hold at most the
-        sum of their quotas. None: the tenant neither lends nor borrows.
-    borrowing_milli
-        Most GPU beyond its quota that it may borrow from its cohort, milli-GPU.
-    """
-
-    name: str
-    gpu_quota_milli: int
-    cohort: str | None = None
-    borrowing_milli: int = 0
-
-    def __post_init__(self) -> None:
-        where = f'tenant "{self.name}"'
-        require_share(self.gpu_quota_milli, where, "gpu_quota_milli")
-        require_share(self.borrowing_milli, where, "borrowing_milli")
-        if self.borrowing_milli and self.cohort is None:
-            raise InstanceError(
-                f"{where}: may borrow {self.borrowing_milli} milli-GPU but from nobody; name the "
-                "cohort that lends to it."
-            )
-
-
-@dataclass(frozen=True)
-class Affinity:
-    """Jobs that stand together or apart.
-
-    Parameters
-    ----------
-    kind
-        ``"together"``: all tasks of those of the jobs that run stand in one domain of the level;
-        ``"apart"``: no domain of the level holds tasks of two of the jobs.
-    level
-        Level, "host" included.
-    jobs
-        Ids of the jobs, two or more.
-    """
-
-    kind: Literal["together", "apart"]
-    level: str
-    jobs: tuple[str, ...]
-
-    def __post_init__(self) -> None:
-        if self.kind not in ("together", "apart"):
-            raise InstanceError(f'affinity: kind is "{self.kind}"; it is "together" or "apart".')
-        if len(set(self.jobs)) != len(self.jobs) or len(self.jobs) < 2:
-            raise InstanceError(
-                f'affinity "{self.kind}" in one {self.level}: names the jobs '
-                f"{', '.join(self.jobs) or '(none)'}; name two or more, each once."
-            )
-
-
-@dataclass(frozen=True)
-class Moves:
-    """What an allocation may do to the jobs that run: without it, a round starts afresh.
-
-    A running job that is not preemptible stays on its hosts. Tasks of one role are alike, so the
-    moves of a job are the tasks that leave a host: the sum over hosts of those it has less of.
-
-    Parameters
-    ----------
-    budget
-        Most tasks that may move; ``None``: any number; 0 pins all.
-    evict
-        Whether running preemptible jobs may be stopped; otherwise each of them keeps running.
-    """
-
-    budget: int | None = None
-    evict: bool = False
-
-    def __post_init__(self) -> None:
-        if self.budget is not None:
-            require_count(self.budget, "moves", "budget")
 
 
 _BUT_CONFIGURATIONS = attrgetter(*(f.name for f in fields(Job) if f.name != "configurations"))
@@ -169,6 +86,9 @@ class Instance(Problem):
         Time that a GPU takes to move from one job to another, seconds: a job or stage that takes a
         GPU whose last job was another does nothing for so long at its start. See
         `alloc.problems.allocation.executors`. For jobs that run once, in continuous time.
+    interference
+        How jobs slow each other down that share a GPU, by their `Job.model`: at most a table for
+        each GPU type, in slots only. None: sharing costs nothing.
     description
         Where the instance comes from: generator, seed, trace, sources. Not part of the problem,
         so not part of the fingerprint.
@@ -185,6 +105,7 @@ class Instance(Problem):
     moves: Moves | None = None
     outages: tuple[Outage, ...] = ()
     move_s: float = 0.0
+    interference: tuple[InterferenceTable, ...] = ()
     description: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -226,6 +147,7 @@ class Instance(Problem):
         _ = self.downtime  # refuses outages that overlap
         if self.move_s:
             _check_moving(self, where)
+        check_tables(self)
 
     @cached_property
     def downtime(self) -> Downtime:
@@ -328,6 +250,8 @@ class Instance(Problem):
             found["outages"] = f'host "{self.outages[0].host}"'
         if self.move_s:
             found["moving GPUs"] = "move_s"
+        if self.interference:
+            found["interference"] = f'GPU type "{self.interference[0].gpu_type}"'
         for tenant in self.tenants:
             if tenant.cohort is not None:
                 found.setdefault("borrowing", f'tenant "{tenant.name}"')

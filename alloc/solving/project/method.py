@@ -31,6 +31,9 @@ _EVERY = 5
 """Rounds of the ascent from one relaxed solution that is mended to the next: prices move slowly."""
 _ASCENT, _SLICE = 0.3, 0.5
 """Of the time left: for prices, and for CP-SAT before a better schedule leaves it fewer starts."""
+_BY_BOUND = 0.75
+"""Of the time of a makespan with one mode each, what is left for raising the bound: CP-SAT's usual
+search closes most in the first seconds, and then moves a bound that is far off no further."""
 _LAST_S = 4.0
 """Seconds below which CP-SAT gets all the time left: it takes a second or two to get going."""
 _NO_MODES = "the budgets do not let every activity run in some mode; raise one or add modes"
@@ -139,7 +142,13 @@ class _Search:
         if self.is_closed:
             return None
         if self.objective == "makespan" or self.plan is None:
-            return self._ask_cpsat(None, self.settings.seconds_left())
+            left = self.settings.seconds_left()
+            if _needs_relaxation(self.data, self.objective) or left < _LAST_S:
+                return self._ask_cpsat(None, left)
+            limit = self._ask_cpsat(None, (1 - _BY_BOUND) * left)
+            if limit != "time" or self.is_closed:
+                return limit
+            return self._ask_cpsat(None, self.settings.seconds_left(), by_bound=True)
         graph, prices = self._prices()
         while not self.is_closed and not self.settings.time_is_up():
             windows, left = graph.windows(prices, self.value), self.settings.seconds_left()
@@ -195,8 +204,13 @@ class _Search:
         if bound > self.bound:
             self.bound, self.proof = bound, proof
 
-    def _ask_cpsat(self, windows: Windows | None, seconds: float) -> Limit | None:
-        """Ask CP-SAT for a better schedule; return what stopped it early, or None."""
+    def _ask_cpsat(
+        self, windows: Windows | None, seconds: float, *, by_bound: bool = False
+    ) -> Limit | None:
+        """Ask CP-SAT for a better schedule; return what stopped it early, or None.
+
+        By bound it tries the least value that is not yet excluded, again and again.
+        """
         brief, data = self.settings.within(seconds), self.data
         with time_limit(brief.seconds_left()):
             built = build_cpsat(data.problem, self.objective, windows, self.bound)
@@ -211,6 +225,7 @@ class _Search:
                 hint,
                 stoppable=True,
                 linear=_needs_relaxation(data, self.objective),
+                by_bound=by_bound,
             ),
         )
         known = self.value

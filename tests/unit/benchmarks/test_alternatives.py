@@ -2,13 +2,17 @@
 
 import pytest
 
+import alloc
 from alloc.instances import load
+from alloc.instances.projects import generate_priced
+from alloc.problems.project import Resource
 from benchmarks import rule_decisions
 from benchmarks.alternatives import (
     event_loop,
     gang_placement,
     malleable_milp,
     mig_patterns,
+    plain_projects,
     ratios,
     round_milp,
 )
@@ -32,6 +36,17 @@ def test_mig_patterns_and_alloc_place_the_same_weight(own):
 @pytest.mark.parametrize("hosts", [False, True])
 def test_a_heap_and_the_simulator_wait_alike(hosts):
     assert event_loop.compare(300, [3], hosts=hosts).ratio > 0
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_project_has_one_makespan(seed):
+    problem = generate_priced(num_tasks=7, seed=seed)
+    tight = problem.resources[-1].capacity // 2
+    resources = (*problem.resources[:-1], Resource("cost", tight, is_renewable=False))
+    problem = problem.replace(resources=resources)
+    plain = plain_projects.solve_project_plainly(problem, 30.0, 1)
+    assert plain.gap == 0
+    assert alloc.solve(problem).objective == plain.objective
 
 
 def test_growth_is_read_off_three_sizes():

@@ -1,0 +1,176 @@
+"""Slow-down: how fast jobs run that share a GPU with others.
+
+Tables are measured for pairs of models (`alloc.workload.InterferenceTable`). A job whose tasks
+share GPUs runs at the rate of its configuration times the least factor of its tasks: each waits for
+the slowest. A task's factor is the product, over the other tasks on its GPU, of what the table says
+of its model beside theirs. Where a GPU type has no table, sharing costs nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from alloc.errors import InstanceError
+from alloc.problems.allocation.solution import Run, TaskPlacement
+from alloc.workload.interference import InterferenceTable
+
+if TYPE_CHECKING:
+    from alloc.problems.allocation.instance import Instance
+
+Gpu = tuple[str, int]
+"""Host id and position of a GPU on it."""
+Neighbours = tuple[tuple[Gpu, tuple[str, ...]], ...]
+"""For each shared GPU of a job, the jobs of the other tasks on it, sorted; those with none left
+out."""
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A part of a run in which a job has the same neighbours.
+
+    Parameters
+    ----------
+    run
+        The part.
+    factor
+        Its speed there as a fraction of that of its configuration.
+    """
+
+    run: Run
+    factor: float
+
+
+def check_tables(instance: Instance) -> None:
+    """Refuse tables that do not fit the instance.
+
+    Raises
+    ------
+    InstanceError
+        If time has no slots, hosts fail, a GPU type has two tables, or a job that may share a GPU
+        has no model that is in the tables.
+    """
+    tables, where = instance.interference, f'instance "{instance.name}"'
+    if not tables:
+        return
+    if instance.slot_s is None or instance.outages:
+        what = "no slots" if instance.slot_s is None else "outages"
+        raise InstanceError(
+            f"{where}: has interference and {what}; speeds beside other jobs are worked out slot "
+            "by slot, on hosts that stay up."
+        )
+    types = [table.gpu_type for table in tables]
+    for gpu_type in types:
+        if types.count(gpu_type) > 1:
+            raise InstanceError(f'{where}: has two interference tables of "{gpu_type}"; keep one.')
+    for job in instance.unfolded.jobs:
+        for configuration in job.configurations:
+            if not any(group.shares_gpu for group in configuration.tasks):
+                continue
+            for table in tables:
+                if configuration.gpu_type not in (None, table.gpu_type):
+                    continue
+                if job.model is None:
+                    raise InstanceError(
+                        f'job "{job.id}": may share a GPU of type "{table.gpu_type}" and names no '
+                        "model; give one of the interference table's."
+                    )
+                table.position(job.model)
+
+
+def neighbours(placed: Mapping[str, Sequence[TaskPlacement]]) -> dict[str, Neighbours]:
+    """Return who shares GPUs with whom, of the jobs that share any.
+
+    Parameters
+    ----------
+    placed
+        The tasks of the jobs that run now, by job id.
+    """
+    on: dict[Gpu, list[str]] = {}
+    for job, tasks in placed.items():
+        for gpu in _shared(tasks):
+            on.setdefault(gpu, []).append(job)
+    found: dict[str, dict[Gpu, tuple[str, ...]]] = {}
+    for gpu, jobs in on.items():
+        for k, job in enumerate(jobs if len(jobs) > 1 else ()):
+            found.setdefault(job, {})[gpu] = tuple(sorted([*jobs[:k], *jobs[k + 1 :]]))
+    return {job: tuple(sorted(its.items())) for job, its in found.items()}
+
+
+def factor(instance: Instance, job: str, beside: Neighbours) -> float:
+    """Return the speed of a job beside its neighbours, as a fraction of its configuration's.
+
+    Parameters
+    ----------
+    instance
+        The instance unfolded.
+    job
+        Id of the job.
+    beside
+        Its neighbours.
+
+    Returns
+    -------
+    float
+        0 where it cannot share a GPU with one of them.
+    """
+    return min((_on_gpu(instance, job, gpu, others) for gpu, others in beside), default=1.0)
+
+
+def _on_gpu(instance: Instance, job: str, gpu: Gpu, others: Iterable[str]) -> float:
+    topology = instance.topology
+    table = tables_of(instance.interference).get(
+        str(topology.gpu_types[topology.host_index[gpu[0]]])
+    )
+    if table is None:
+        return 1.0
+    own, found = table.position(str(instance.job(job).model)), 1.0
+    for other in others:
+        found *= float(table.beside[own, table.position(str(instance.job(other).model))])
+    return found
+
+
+def tables_of(tables: Iterable[InterferenceTable]) -> dict[str, InterferenceTable]:
+    """Return tables by GPU type."""
+    return {table.gpu_type: table for table in tables}
+
+
+def pieces(instance: Instance, runs: Iterable[Run]) -> dict[str, list[Piece]]:
+    """Return the runs of each job in pieces in which its neighbours stay the same.
+
+    Parameters
+    ----------
+    instance
+        The instance unfolded, with interference.
+    runs
+        All runs of a schedule.
+    """
+    runs = tuple(runs)
+    on: dict[Gpu, list[Run]] = {}
+    for run in runs:
+        for gpu in set(_shared(run.tasks)):
+            on.setdefault(gpu, []).append(run)
+    found: dict[str, list[Piece]] = {}
+    for run in sorted(runs, key=lambda run: run.start_s):
+        near = [other for gpu in set(_shared(run.tasks)) for other in on[gpu] if other is not run]
+        moments = {moment for other in near for moment in (other.start_s, other.end_s)}
+        cuts = sorted({m for m in moments if run.start_s < m < run.end_s} | {run.start_s})
+        known: Neighbours | None = None
+        for k, start_s in enumerate(cuts):
+            end_s = cuts[k + 1] if k + 1 < len(cuts) else run.end_s
+            there = {o.job: o.tasks for o in near if o.start_s <= start_s < o.end_s}
+            beside = neighbours({**there, run.job: run.tasks}).get(run.job, ())
+            own = found.setdefault(run.job, [])
+            if known == beside:
+                last = own.pop()
+                start_s = last.run.start_s
+            known = beside
+            part = Run(run.job, run.configuration, start_s, end_s, run.tasks)
+            own.append(Piece(part, factor(instance, run.job, beside)))
+    return found
+
+
+def _shared(tasks: Iterable[TaskPlacement]) -> list[Gpu]:
+    """Return the GPU of each task that shares one."""
+    return [(task.host, gpu) for task in tasks if not task.starts for gpu in task.gpus]
