@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -13,10 +14,12 @@ from alloc.verification.mig import check_gpu_sharing
 from alloc.verification.peaks import peaks_of
 from alloc.verification.quotas import check_quotas
 from alloc.verification.violation import Violation
-from alloc.workload import Configuration, TaskGroup
+from alloc.workload import Configuration
 
 # A count beyond is wrong by the gang rule anyway; its demand must not overflow 64 bits.
 _MAX_TASKS = 1_000_000
+_NEW = -1
+"""Stands for a kind of tasks that was not met before."""
 _UNITS = {"gpu_milli": "milli-GPU", "cpu_milli": "milli-cores", "memory_mib": "MiB"}
 
 
@@ -34,35 +37,36 @@ def check_capacity(instance: Instance, runs: Sequence[Run]) -> Iterator[Violatio
     """
     topology = instance.topology
     host_ids: list[int] = []
-    spans: list[tuple[float, float]] = []
-    demands: list[tuple[int, ...]] = []
-    shares: dict[int, list[tuple[float, float, int, int]]] = {}
-    wholes: dict[int, list[tuple[float, float, int]]] = {}
+    starts: list[float] = []
+    ends: list[float] = []
+    kind_of: list[int] = []
     # Tasks of one kind repeat by the thousand: what a count of them asks for is worked out once.
-    asked: dict[tuple[int, str, int], tuple[TaskGroup, int, tuple[int, ...]] | None] = {}
+    kinds: list[_Kind] = []
+    known: dict[tuple[int, str, int], int | None] = {}
+    shares: dict[int, list[tuple[float, float, int, int]]] = {}
     jobs, index, host_index = instance.jobs, instance.job_index, topology.host_index
     for run in runs:
         configuration = jobs[index[run.job]].configurations[run.configuration]
-        span = (run.start_s, run.end_s)
         for task in run.tasks:
             h = host_index.get(task.host)
             key = (id(configuration), task.role, task.count)
-            if key not in asked:
-                asked[key] = _asked(configuration, task)
-            found = asked[key]
-            if found is None or h is None:
+            kind = known.get(key, _NEW)
+            if kind == _NEW:
+                asked = _asked(configuration, task)
+                kind = known[key] = None if asked is None else len(kinds)
+                kinds += [] if asked is None else [asked]
+            if kind is None or h is None:
                 continue  # reported by the placement rules
-            group, count, demand = found
             host_ids.append(h)
-            spans.append(span)
-            demands.append(demand)
-            if group.shares_gpu:
-                for g in task.gpus:
-                    shares.setdefault(h, []).append((*span, g, group.gpu_milli))
-            elif group.gpu_milli:
-                wholes.setdefault(h, []).append((*span, count * group.gpu_milli // MILLI))
+            starts.append(run.start_s)
+            ends.append(run.end_s)
+            kind_of.append(kind)
+            if kinds[kind].share:
+                spans = [(run.start_s, run.end_s, g, kinds[kind].share) for g in task.gpus]
+                shares.setdefault(h, []).extend(spans)
     if host_ids:
-        at, of = np.array(spans), np.array(demands)
+        at = np.column_stack([np.array(starts, dtype=float), np.array(ends, dtype=float)])
+        of = np.array([kind.demand for kind in kinds])[kind_of]
         names, cluster = topology.resource_names, list(topology.cluster_columns)
         peaks, times = peaks_of(np.array(host_ids), at, of, topology.num_hosts)
         over = peaks > topology.capacity
@@ -92,23 +96,47 @@ def check_capacity(instance: Instance, runs: Sequence[Run]) -> Iterator[Violatio
                         f"the cluster is over its {names[r]} by {excess} at {times[0, k]:g} s: "
                         f"{peaks[0, k]} used of {topology.totals[r]}.",
                     )
+    wholes: dict[int, list[tuple[float, float, int]]] = {h: [] for h in shares}
+    if shares:
+        for h, start, end, kind in zip(host_ids, starts, ends, kind_of, strict=True):
+            if h in wholes and kinds[kind].gpus:
+                wholes[h].append((start, end, kinds[kind].gpus))
     for h, shared in shares.items():
-        yield from _check_shared_host(instance, h, shared, wholes.get(h, []))
+        yield from _check_shared_host(instance, h, shared, wholes[h])
     yield from check_gpu_sharing(instance, runs)
     yield from check_quotas(instance, runs)
 
 
-def _asked(
-    configuration: Configuration, task: TaskPlacement
-) -> tuple[TaskGroup, int, tuple[int, ...]] | None:
-    """Return the group of placed tasks, their number and their demand; None without a group."""
+@dataclass(frozen=True)
+class _Kind:
+    """What some tasks of a group ask for together.
+
+    Parameters
+    ----------
+    demand
+        Of each resource.
+    gpus
+        Whole GPUs.
+    share
+        Share of a GPU that each of them takes, milli-GPU, or 0.
+    """
+
+    demand: tuple[int, ...]
+    gpus: int
+    share: int
+
+
+def _asked(configuration: Configuration, task: TaskPlacement) -> _Kind | None:
+    """Return what placed tasks ask for; None where the configuration has no such group."""
     for group in configuration.tasks:
         if group.role == task.role:
             break
     else:
         return None
     count = min(max(task.count, 0), _MAX_TASKS)
-    return group, count, tuple(amount * count for amount in group.demand)
+    share = group.gpu_milli if group.shares_gpu else 0
+    gpus = 0 if share else count * group.gpu_milli // MILLI
+    return _Kind(tuple(amount * count for amount in group.demand), gpus, share)
 
 
 def _check_shared_host(

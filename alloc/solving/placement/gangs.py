@@ -50,9 +50,12 @@ class Gangs:
         self.held = dict.fromkeys(self.tenants, 0)
         self.cluster = list(self.topology.cluster_columns)
         self.cluster_left = self.topology.totals[self.cluster]
-        for (j, c), rows in problem.rows_of.items():
-            if any(counts.indptr[k] < counts.indptr[k + 1] for k in rows):
-                self.placed[j] = (c, {k: _entries(counts, k) for k in rows})
+        data, ends = problem.data, counts.indptr.tolist()
+        for k in np.flatnonzero(np.diff(counts.indptr)).tolist():
+            j, c = int(data.job_of[k]), int(data.configuration_of[k])
+            if j not in self.placed or self.placed[j][0] != c:
+                rows = problem.rows_of[j, c]
+                self.placed[j] = (c, {k: _between(counts, ends[k], ends[k + 1]) for k in rows})
                 self._charge(j, c, 1)
 
     def copy(self) -> Gangs:
@@ -64,16 +67,19 @@ class Gangs:
 
     def counts(self) -> csr_array:
         """Return where tasks stand, shape (groups, hosts)."""
-        rows, columns, numbers = [], [], []
+        groups: list[int] = []
+        columns: list[Counts] = []
+        numbers: list[Counts] = []
         for _, tasks in self.placed.values():
             for k, (hosts, number) in tasks.items():
-                rows.append(np.full(len(hosts), k))
+                groups.append(k)
                 columns.append(hosts)
                 numbers.append(number)
         shape = self.problem.data.initial.shape
-        if not rows:
+        if not groups:
             return csr_array(shape, dtype=np.int64)
-        index = (np.concatenate(rows), np.concatenate(columns))
+        rows = np.repeat(np.array(groups), np.fromiter(map(len, columns), np.int64, len(columns)))
+        index = (rows, np.concatenate(columns))
         return csr_array((np.concatenate(numbers), index), shape=shape)
 
     def remove(self, job: int) -> tuple[int, Tasks]:
@@ -244,8 +250,11 @@ class Gangs:
 
 def _entries(counts: csr_array, k: int) -> tuple[Counts, Counts]:
     """Return the hosts of a group and its tasks there, without the cost of slicing a matrix."""
-    inside = slice(counts.indptr[k], counts.indptr[k + 1])
-    return counts.indices[inside], counts.data[inside]
+    return _between(counts, counts.indptr[k], counts.indptr[k + 1])
+
+
+def _between(counts: csr_array, first: int, end: int) -> tuple[Counts, Counts]:
+    return counts.indices[first:end], counts.data[first:end]
 
 
 class _Dealer:
