@@ -47,6 +47,7 @@ def check_capacity(instance: Instance, runs: Sequence[Run]) -> Iterator[Violatio
     jobs, index, host_index = instance.jobs, instance.job_index, topology.host_index
     for run in runs:
         configuration = jobs[index[run.job]].configurations[run.configuration]
+        start, end = run.start_s, run.end_s
         for task in run.tasks:
             h = host_index.get(task.host)
             key = (id(configuration), task.role, task.count)
@@ -58,11 +59,11 @@ def check_capacity(instance: Instance, runs: Sequence[Run]) -> Iterator[Violatio
             if kind is None or h is None:
                 continue  # reported by the placement rules
             host_ids.append(h)
-            starts.append(run.start_s)
-            ends.append(run.end_s)
+            starts.append(start)
+            ends.append(end)
             kind_of.append(kind)
             if kinds[kind].share:
-                spans = [(run.start_s, run.end_s, g, kinds[kind].share) for g in task.gpus]
+                spans = [(start, end, g, kinds[kind].share) for g in task.gpus]
                 shares.setdefault(h, []).extend(spans)
     if host_ids:
         at = np.column_stack([np.array(starts, dtype=float), np.array(ends, dtype=float)])

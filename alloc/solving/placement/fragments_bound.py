@@ -185,7 +185,7 @@ def planned_again(
     """
     gangs = Gangs(problem, counts)
     for j in [j for j in gangs.placed if j not in problem.data.running]:
-        if not _is_tied(problem, j, gangs.placed[j][0]):
+        if not _is_tied(problem, j, gangs.placed[j]):
             gangs.remove(j)
     plan = _plan(gangs, held, seconds)
     if plan is None:
@@ -352,7 +352,7 @@ def _kinds(
     kinds: dict[tuple[tuple[_Way, ...], bool], int] = {}
     for j, job in enumerate(problem.instance.jobs):
         if j in gangs.placed:
-            least -= worth(job, gangs.placed[j][0])
+            least -= worth(job, gangs.placed[j])
             continue
         ways = []
         for c, configuration in enumerate(job.configurations):

@@ -95,7 +95,7 @@ def _placed(gangs: Gangs, level: WeightedSum, first: int = 0) -> float:
     return math.fsum(
         weight
         * (jobs[j].configurations[c].demand[0] / MILLI if name == _PLACED[0] else jobs[j].weight)
-        for j, (c, _) in islice(gangs.placed.items(), first, None)
+        for j, c in islice(gangs.placed.items(), first, None)
         for weight, name in terms
     )
 
@@ -120,7 +120,7 @@ def fresh_placements(problem: Problem, attempts: int, seed: int) -> Iterator[csr
     for attempt in range(attempts):
         gangs = Gangs(problem, csr_array(problem.data.initial.shape, dtype=np.int64))
         for j in pinned:
-            gangs.restore(j, standing.placed[j])
+            gangs.restore(j, (standing.placed[j], standing.tasks_of(j)))
         missed = put_down(gangs, order, rng if attempt % 2 else None)
         # Who found no room goes first next time.
         order = [*missed, *(j for j in order if j not in missed)]

@@ -40,7 +40,11 @@ class Gangs:
         self.problem = problem
         self.topology = problem.instance.topology
         self.used = problem.used(counts)
-        self.placed: dict[int, tuple[int, Tasks]] = {}
+        self._standing = counts
+        self._ends: list[int] = counts.indptr.tolist()
+        # Jobs that do not stand as they did in the beginning, and how others stand.
+        self._changed: set[int] = set()
+        self._tasks: dict[int, Tasks] = {}
         self.affinities_of: dict[int, list[int]] = {}
         index = problem.instance.job_index
         for a, affinity in enumerate(problem.instance.affinities):
@@ -50,48 +54,56 @@ class Gangs:
         self.held = dict.fromkeys(self.tenants, 0)
         self.cluster = list(self.topology.cluster_columns)
         self.cluster_left = self.topology.totals[self.cluster]
-        data, ends = problem.data, counts.indptr.tolist()
-        for k in np.flatnonzero(np.diff(counts.indptr)).tolist():
-            j, c = int(data.job_of[k]), int(data.configuration_of[k])
-            if j not in self.placed or self.placed[j][0] != c:
-                rows = problem.rows_of[j, c]
-                self.placed[j] = (c, {k: _between(counts, ends[k], ends[k + 1]) for k in rows})
+        standing, data = np.flatnonzero(np.diff(counts.indptr)), problem.data
+        jobs, ways = data.job_of[standing].tolist(), data.configuration_of[standing].tolist()
+        self.placed: dict[int, int] = dict(zip(jobs, ways, strict=True))
+        """Configuration of each job that stands, those put down last at the end."""
+        if self.tenants or self.cluster:
+            for j, c in self.placed.items():
                 self._charge(j, c, 1)
 
     def copy(self) -> Gangs:
         """Return the same jobs on the same hosts, to be changed by itself."""
         other = copy.copy(self)
-        other.used, other.placed = self.used.copy(), self.placed.copy()
-        other.held, other.cluster_left = self.held.copy(), self.cluster_left.copy()
+        for name in ("used", "placed", "held", "cluster_left", "_changed", "_tasks"):
+            setattr(other, name, getattr(self, name).copy())
         return other
 
     def counts(self) -> csr_array:
         """Return where tasks stand, shape (groups, hosts)."""
-        groups: list[int] = []
-        columns: list[Counts] = []
-        numbers: list[Counts] = []
-        for _, tasks in self.placed.values():
+        job_of = self.problem.data.job_of
+        group = np.repeat(np.arange(len(job_of)), np.diff(self._standing.indptr))
+        stays = ~np.isin(job_of[group], list(self._changed))
+        rows, columns = [group[stays]], [self._standing.indices[stays]]
+        numbers = [self._standing.data[stays]]
+        for tasks in self._tasks.values():
             for k, (hosts, number) in tasks.items():
-                groups.append(k)
+                rows.append(np.full(len(hosts), k))
                 columns.append(hosts)
                 numbers.append(number)
-        shape = self.problem.data.initial.shape
-        if not groups:
-            return csr_array(shape, dtype=np.int64)
-        rows = np.repeat(np.array(groups), np.fromiter(map(len, columns), np.int64, len(columns)))
-        index = (rows, np.concatenate(columns))
-        return csr_array((np.concatenate(numbers), index), shape=shape)
+        index = (np.concatenate(rows), np.concatenate(columns))
+        return csr_array((np.concatenate(numbers), index), shape=self._standing.shape)
+
+    def tasks_of(self, job: int) -> Tasks:
+        """Return where the tasks of a job are that stands."""
+        if job in self._tasks:
+            return self._tasks[job]
+        ends, rows = self._ends, self.problem.rows_of[job, self.placed[job]]
+        return {k: _between(self._standing, ends[k], ends[k + 1]) for k in rows}
 
     def remove(self, job: int) -> tuple[int, Tasks]:
         """Take a job off its hosts; return how it stood, for `restore`."""
-        configuration, tasks = self.placed.pop(job)
+        tasks, configuration = self.tasks_of(job), self.placed.pop(job)
+        self._changed.add(job)
+        self._tasks.pop(job, None)
         self._use(tasks, -1)
         self._charge(job, configuration, -1)
         return configuration, tasks
 
     def restore(self, job: int, stood: tuple[int, Tasks]) -> None:
         """Put a job where it stood."""
-        self.placed[job] = stood
+        self.placed[job], self._tasks[job] = stood
+        self._changed.add(job)
         self._use(stood[1], 1)
         self._charge(job, stood[0], 1)
 
@@ -201,7 +213,7 @@ class Gangs:
         hosts = np.zeros(self.topology.num_hosts, dtype=bool)
         for j in jobs:
             if j in self.placed:
-                for where, _ in self.placed[j][1].values():
+                for where, _ in self.tasks_of(j).values():
                     hosts[where] = True
         return hosts
 

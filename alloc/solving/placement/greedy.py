@@ -129,7 +129,7 @@ class _Greedy:
         if its.placement.slices or its.placement.spread or job in self.gangs.affinities_of:
             if not self.gangs.insert(job):
                 return False
-            for k, (hosts, number) in self.gangs.placed[job][1].items():
+            for k, (hosts, number) in self.gangs.tasks_of(job).items():
                 self._use(k, hosts.tolist(), number.tolist(), 1)
             return True
         for configuration in self.gangs.ways(job):

@@ -141,7 +141,9 @@ class SeenHosts:
         self._measure, self._state, self._at_most = measure, state, at_most
         self._known: dict[State, tuple[int, Key]] = {}
         self._learn(state)
-        self.room = [self._room(h) for h in range(len(state))]
+        self.room = [self._known[own][0] for own in state]
+        if at_most is not None:
+            self.room = [min(room, at_most(h)) for h, room in enumerate(self.room)]
         self._views: list[_View] = []
 
     def room_in(self, domains: Domains) -> Counts:
@@ -160,24 +162,29 @@ class SeenHosts:
 
     def look_again(self, hosts: Iterable[int]) -> None:
         """Take note of hosts that may have changed."""
-        stale = list(dict.fromkeys(hosts))
-        self._learn([self._state[h] for h in stale])
-        for h in stale:
-            room, key = self._room(h), self._known[self._state[h]][1]
-            more, self.room[h] = room - self.room[h], room
+        state, room, known, at_most = self._state, self.room, self._known, self._at_most
+        for h in dict.fromkeys(hosts):
+            found = known.get(state[h])
+            if found is None:
+                self._learn([state[h]])
+                found = known[state[h]]
+            now, key = found
+            if at_most is not None:
+                now = min(now, at_most(h))
+            before = room[h]
+            if not before and not now:
+                continue
+            room[h] = now
             for view in self._views:
                 place = view.domains.of_host[h]
-                if more and place < len(view.room):
-                    view.room[place] += more
+                if now != before and place < len(view.room):
+                    view.room[place] += now - before
                 queue = view.queues.get(place)
-                if queue is not None and room:
-                    queue.put(h, key)
-                elif queue is not None:
-                    queue.drop(h)
-
-    def _room(self, h: int) -> int:
-        room = self._known[self._state[h]][0]
-        return room if self._at_most is None else min(room, self._at_most(h))
+                if queue is not None:
+                    if now:
+                        queue.put(h, key)
+                    else:
+                        queue.drop(h)
 
     def _learn(self, states: Iterable[State]) -> None:
         new = list({state: None for state in states if state not in self._known})
