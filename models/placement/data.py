@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from heapq import merge
+from operator import itemgetter
 
 import numpy as np
 import numpy.typing as npt
@@ -164,14 +166,12 @@ class PlacementData:
         changed = csr_array(matrix - self.initial)
         changed.eliminate_zeros()
         moved = set(self.job_of[np.flatnonzero(np.diff(changed.indptr))].tolist())
-        found = {
-            (j, a.configuration): a for j, a in self.running.items() if a.tasks and j not in moved
-        }
+        found = {j: a for j, a in self.running.items() if a.tasks and j not in moved}
         hosts, ends = self.instance.topology.hosts, matrix.indptr.tolist()
         tasks: dict[tuple[int, int], list[TaskPlacement]] = {}
         for k in np.flatnonzero(np.diff(matrix.indptr)).tolist():
             group = self.groups[k]
-            if (group.job, group.configuration) in found:
+            if group.job in found:
                 continue
             inside = slice(ends[k], ends[k + 1])
             for h, number in zip(
@@ -180,9 +180,12 @@ class PlacementData:
                 if number:
                     placed = TaskPlacement(hosts[h].id, group.tasks.role, int(number))
                     tasks.setdefault((group.job, group.configuration), []).append(placed)
-        for (j, c), own in tasks.items():
-            found[j, c] = Assignment(self.instance.jobs[j].id, c, tuple(own))
-        return Allocation(tuple(found[way] for way in sorted(found)))
+        made = [
+            (j, Assignment(self.instance.jobs[j].id, c, tuple(own)))
+            for (j, c), own in sorted(tasks.items())
+        ]
+        kept = [(j, found[j]) for j in sorted(found)]
+        return Allocation(tuple(a for _, a in merge(kept, made, key=itemgetter(0))))
 
 
 def _demand_on_hosts(instance: Instance, groups: tuple[Group, ...]) -> Counts:

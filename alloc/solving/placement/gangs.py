@@ -39,7 +39,8 @@ class Gangs:
     def __init__(self, problem: Problem, counts: csr_array) -> None:
         self.problem = problem
         self.topology = problem.instance.topology
-        self.used = problem.used(counts)
+        self._used = problem.used(counts)
+        self._not_counted: list[tuple[Tasks, int]] = []
         self._standing = counts
         self._ends: list[int] = counts.indptr.tolist()
         # Jobs that do not stand as they did in the beginning, and how others stand.
@@ -62,10 +63,20 @@ class Gangs:
             for j, c in self.placed.items():
                 self._charge(j, c, 1)
 
+    @property
+    def used(self) -> Counts:
+        """What tasks use of each host, shape (hosts, resources)."""
+        for tasks, sign in self._not_counted:
+            for k, (hosts, number) in tasks.items():
+                self._used[hosts] += sign * number[:, None] * self.problem.data.demand[k]
+        self._not_counted.clear()
+        return self._used
+
     def copy(self) -> Gangs:
         """Return the same jobs on the same hosts, to be changed by itself."""
         other = copy.copy(self)
-        for name in ("used", "placed", "held", "cluster_left", "_changed", "_tasks"):
+        copied = ("_used", "_not_counted", "placed", "held", "cluster_left", "_changed", "_tasks")
+        for name in copied:
             setattr(other, name, getattr(self, name).copy())
         return other
 
@@ -96,7 +107,7 @@ class Gangs:
         tasks, configuration = self.tasks_of(job), self.placed.pop(job)
         self._changed.add(job)
         self._tasks.pop(job, None)
-        self._use(tasks, -1)
+        self._not_counted.append((tasks, -1))
         self._charge(job, configuration, -1)
         return configuration, tasks
 
@@ -104,7 +115,7 @@ class Gangs:
         """Put a job where it stood."""
         self.placed[job], self._tasks[job] = stood
         self._changed.add(job)
-        self._use(stood[1], 1)
+        self._not_counted.append((stood[1], 1))
         self._charge(job, stood[0], 1)
 
     def insert(
@@ -143,10 +154,6 @@ class Gangs:
             return [running.configuration]
         ways = [c for c, configuration in enumerate(its.configurations) if configuration.rate > 0]
         return sorted(ways, key=lambda c: its.configurations[c].demand, reverse=True)
-
-    def _use(self, tasks: Tasks, sign: int) -> None:
-        for k, (hosts, number) in tasks.items():
-            self.used[hosts] += sign * number[:, None] * self.problem.data.demand[k]
 
     def _charge(self, job: int, configuration: int, sign: int) -> None:
         its = self.problem.instance.jobs[job]

@@ -20,10 +20,11 @@ import numpy as np
 
 from alloc.solving.placement.compiling import Problem
 from alloc.solving.placement.gangs import Gangs, Tasks
-from alloc.solving.placement.seen_hosts import Domains, Key, SeenHosts, State
+from alloc.solving.placement.seen_hosts import Domains, Key, SeenHosts, State, States
 from alloc.solving.placement.terms import Counts
 from alloc.topology.topology import HOST
 from alloc.units import MILLI, RESOURCES
+from alloc.workload import PlacementRules
 
 HostRule = Literal["tightest", "first_fit", "best_fit", "fgd"]
 DomainRule = Literal["first", "fullest"]
@@ -112,13 +113,14 @@ class _Greedy:
         self.topology = gangs.topology
         # No more than any gang asks for, where a task asks for nothing.
         self._most = int(self.data.count.max())
-        free = self.topology.capacity - gangs.used
-        states = np.column_stack([gangs.problem.lost.type_of, free])
-        self._state: list[State] = list(map(tuple, states.tolist()))
+        self._states = States()
+        rows = np.column_stack([gangs.problem.lost.type_of, self.topology.capacity - gangs.used])
+        self._state = [self._states.number(state) for state in map(tuple, rows.tolist())]
         self._changed: list[int] = []
         self._seen: dict[tuple[object, ...], SeenHosts] = {}
         self._seen_by: dict[int, SeenHosts] = {}
         self._upto: dict[int, int] = {}
+        self._hopeless: set[tuple[int, PlacementRules]] = set()
         self._domains: dict[tuple[str, ...], Domains] = {}
         self._planned = None if plan is None else plan.tasks.tolist()
         self._column = {} if plan is None else {size: s for s, size in enumerate(plan.sizes)}
@@ -132,13 +134,21 @@ class _Greedy:
             for k, (hosts, number) in self.gangs.tasks_of(job).items():
                 self._use(k, hosts.tolist(), number.tolist(), 1)
             return True
+        kind = (id(its.configurations), its.placement)
+        if kind in self._hopeless:
+            return False
+        held_back = job in self.data.running
         for configuration in self.gangs.ways(job):
             if not self.gangs.within_quota(job, configuration):
+                held_back = True
                 continue
             tasks = self._find(job, configuration)
             if tasks is not None:
                 self.gangs.restore(job, (configuration, tasks))
                 return True
+        # Nothing is given back, so who lacks no more than room for one group finds none later.
+        if not held_back and all(len(way.tasks) == 1 for way in its.configurations):
+            self._hopeless.add(kind)
         return False
 
     def _find(self, job: int, configuration: int) -> Tasks | None:
@@ -165,15 +175,15 @@ class _Greedy:
 
     def _use(self, k: int, hosts: list[int], number: list[int], sign: int) -> None:
         """Take what tasks use on hosts, or give it back."""
-        demand, state = (0, *self.data.demand[k].tolist()), self._state
+        demand, state = tuple(self.data.demand[k].tolist()), self._state
+        after = self._states.after(demand)
         for h, n in zip(hosts, number, strict=True):
-            gone = sign * n
-            state[h] = tuple([a - gone * b for a, b in zip(state[h], demand, strict=True)])
+            state[h] = after(state[h], sign * n)
         if self._planned is not None and (column := self._size_of(k)) is not None:
             for h, n in zip(hosts, number, strict=True):
                 self._planned[h][column] -= sign * n
-        one = sign * sum(demand[1 : 1 + len(RESOURCES)])
-        for domains in self._domains.values():
+        one = sign * sum(demand[: len(RESOURCES)])
+        for domains in self._domains.values() if self.domains == "fullest" else ():
             for h, n in zip(hosts, number, strict=True):
                 domains.left[domains.of_host[h]] -= n * one
         self._changed += hosts
@@ -185,7 +195,7 @@ class _Greedy:
     def _places(self, levels: tuple[str, ...], k: int) -> Iterator[int]:
         """Yield domains of which a job may take any hosts, in the order to be tried."""
         domains, count = self._domains_of(levels), int(self.data.count[k])
-        fitting = np.flatnonzero(self._looked_at(k).room_in(domains) >= count)
+        fitting = (self._looked_at(k).room_in(domains) >= count).nonzero()[0]
         if self.domains == "fullest" and len(fitting) > 1:
             fitting = fitting[np.argsort(domains.left[fitting], kind="stable")]
         yield from fitting.tolist()
@@ -199,8 +209,8 @@ class _Greedy:
                 innermost = max(levels, key=(*self.topology.levels, HOST).index)
                 inside = np.logical_and.reduce([table[level] >= 0 for level in levels])
                 domain = np.where(inside, table[innermost], -1)
-            free = np.array(self._state)[:, 1 : 1 + len(RESOURCES)].sum(axis=1)
-            self._domains[levels] = Domains.of(domain, free)
+            left = np.array([sum(row[1 : 1 + len(RESOURCES)]) for row in self._states.rows])
+            self._domains[levels] = Domains.of(domain, left[self._state])
         return self._domains[levels]
 
     def _hosts(
@@ -254,8 +264,8 @@ class _Greedy:
 
         planned, column = self._planned, self._size_of(k)
         if planned is None or column is None:
-            return SeenHosts(measure, self._state)
-        return SeenHosts(measure, self._state, lambda h: planned[h][column])
+            return SeenHosts(measure, self._states, self._state)
+        return SeenHosts(measure, self._states, self._state, lambda h: planned[h][column])
 
     def _keys(self, k: int, states: Sequence[State], room: Counts) -> list[Key]:
         """Return the keys of states: whose is less is filled first."""

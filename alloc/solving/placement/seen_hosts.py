@@ -24,6 +24,36 @@ Measure = Callable[[Sequence[State]], Iterable[tuple[int, Key]]]
 """Tells of states how many tasks fit, and the key."""
 
 
+class States:
+    """The states that hosts are met in, each by a number."""
+
+    def __init__(self) -> None:
+        self.rows: list[State] = []
+        self._index: dict[State, int] = {}
+        self._after: dict[tuple[int, ...], dict[tuple[int, int], int]] = {}
+
+    def number(self, state: State) -> int:
+        """Return the number of a state."""
+        if state not in self._index:
+            self._index[state] = len(self.rows)
+            self.rows.append(state)
+        return self._index[state]
+
+    def after(self, demand: tuple[int, ...]) -> Callable[[int, int], int]:
+        """Return what makes of a state the one after so many tasks of a demand have come."""
+        known = self._after.setdefault(demand, {})
+
+        def after(state: int, tasks: int) -> int:
+            found = known.get((state, tasks))
+            if found is None:
+                kind, *free = self.rows[state]
+                left = [a - tasks * b for a, b in zip(free, demand, strict=True)]
+                found = known[state, tasks] = self.number((kind, *left))
+            return found
+
+        return after
+
+
 @dataclass(frozen=True)
 class Domains:
     """Places that may hold a gang whole.
@@ -129,6 +159,8 @@ class SeenHosts:
     ----------
     measure
         Tells how many tasks fit on hosts of a state, and who is filled first.
+    states
+        The states by number.
     state
         State of each host; the caller changes it, and says so by `look_again`.
     at_most
@@ -136,10 +168,15 @@ class SeenHosts:
     """
 
     def __init__(
-        self, measure: Measure, state: list[State], at_most: Callable[[int], int] | None = None
+        self,
+        measure: Measure,
+        states: States,
+        state: list[int],
+        at_most: Callable[[int], int] | None = None,
     ) -> None:
-        self._measure, self._state, self._at_most = measure, state, at_most
-        self._known: dict[State, tuple[int, Key]] = {}
+        self._measure, self._states, self._state = measure, states, state
+        self._at_most = at_most
+        self._known: dict[int, tuple[int, Key]] = {}
         self._learn(state)
         self.room = [self._known[own][0] for own in state]
         if at_most is not None:
@@ -186,10 +223,11 @@ class SeenHosts:
                     else:
                         queue.drop(h)
 
-    def _learn(self, states: Iterable[State]) -> None:
-        new = list({state: None for state in states if state not in self._known})
+    def _learn(self, states: Iterable[int]) -> None:
+        new = [state for state in dict.fromkeys(states) if state not in self._known]
         if new:
-            self._known.update(zip(new, self._measure(new), strict=True))
+            rows = [self._states.rows[state] for state in new]
+            self._known.update(zip(new, self._measure(rows), strict=True))
 
     def _view(self, domains: Domains) -> _View:
         for view in self._views:
