@@ -53,10 +53,13 @@ class Plan:
         GPUs of a task of each size.
     tasks
         Shape (hosts, sizes).
+    places
+        Jobs that go to a domain, the configuration, and the number of the domain.
     """
 
     sizes: tuple[int, ...]
     tasks: Counts
+    places: tuple[tuple[int, int, int], ...] = ()
 
 
 def put_down_along(gangs: Gangs, jobs: Sequence[int], plan: Plan) -> None:
@@ -73,8 +76,10 @@ def put_down_along(gangs: Gangs, jobs: Sequence[int], plan: Plan) -> None:
     """
     rule: Rule = ("best_fit", "fullest")
     planned, free = _Greedy(gangs, rule, plan), list[int]()
+    for job, configuration, domain in plan.places:
+        planned.put_into(job, configuration, domain)
     for job in jobs:
-        if not planned.put_down(job):
+        if job not in gangs.placed and not planned.put_down(job):
             free.append(job)
     put_down_by(gangs, free, rule)
 
@@ -151,15 +156,28 @@ class _Greedy:
             self._hopeless.add(kind)
         return False
 
-    def _find(self, job: int, configuration: int) -> Tasks | None:
-        """Take hosts for a job, or return None where there is no room."""
+    def put_into(self, job: int, configuration: int, domain: int) -> bool:
+        """Put a job into a domain of the level that it requires; return whether there was room."""
+        its = self.gangs.problem.instance.jobs[job]
+        if its.placement.slices or its.placement.spread or job in self.gangs.affinities_of:
+            return False
+        if not self.gangs.within_quota(job, configuration):
+            return False
+        tasks = self._find(job, configuration, domain)
+        if tasks is None:
+            return False
+        self.gangs.restore(job, (configuration, tasks))
+        return True
+
+    def _find(self, job: int, configuration: int, only: int | None = None) -> Tasks | None:
+        """Take hosts for a job, or return None where there is no room; in one domain, if given."""
         demand = self.data.demand
         rows = self.gangs.problem.rows_of[job, configuration]
         if len(rows) > 1:
             # The most demanding groups go first: the others fit into what is left.
             rows = sorted(rows, key=lambda k: tuple(demand[k]), reverse=True)
         levels = self.data.levels_required(job, configuration)
-        for domain in self._places(levels, rows[0]):
+        for domain in self._places(levels, rows[0]) if only is None else (only,):
             made: dict[int, tuple[list[int], list[int]]] = {}
             for k in rows:
                 where = self._hosts(k, levels, domain)

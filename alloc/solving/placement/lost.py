@@ -24,8 +24,8 @@ class Lost:
 
     def __init__(self, instance: Instance) -> None:
         self.mix = mix_of(instance)
-        types = [str(t) for t in instance.topology.gpu_types]
-        self._types, type_of = np.unique(types, return_inverse=True)
+        self.types = np.array([str(t) for t in instance.topology.gpu_types])
+        self._types, type_of = np.unique(self.types, return_inverse=True)
         self.type_of: Counts = type_of.reshape(-1)
         self._known: dict[State, float] = {}
 
