@@ -235,7 +235,8 @@ class Program:
         multipliers = np.maximum(duals[model.rows["held"]], 0.0)
         limits = -duals[model.rows["jobs"]]
         limits = np.where(self.must, limits, np.maximum(limits, 0.0))
-        extra = np.maximum(duals[model.rows["domains"]], 0.0).reshape(-1, len(self.sizes))
+        extra = np.maximum(duals[model.rows["domains"]], 0.0)
+        extra = extra.reshape(len(self.domains), len(self.sizes))
         in_bay = prices - self.inside.T @ extra
         of_pattern = self.lost + (self.counts * in_bay[self.bay]).sum(axis=1)
         of_bay = np.full(len(self.members), np.inf)
