@@ -112,29 +112,30 @@ class Cases:
         domains, case_of = list(kept), list[int]()
         for number, (d, own) in enumerate(self.cases.items()):
             check_time()
-            inside = np.flatnonzero(home == d)
+            hosts = np.flatnonzero(home == d)
             for case in own:
-                bays.append(inside)
+                bays.append(hosts)
                 for o, (least, most) in case.items():
-                    at = {"domain": len(domains), "case": len(case_of)}
-                    choices.append(replace(program.choices[o], least=least, most=most, **at))
+                    choice = replace(program.choices[o], least=least, most=most)
+                    choices.append(replace(choice, domain=len(domains), case=len(case_of)))
                 domains.append(d)
                 case_of.append(number)
         case_of_bay = np.repeat(np.arange(len(bays)) - 1, [len(own) for own in bays])
         bay = np.concatenate(bays)
         own_case = np.concatenate([np.full(len(kept), -1), np.arange(len(case_of))])[:, None]
         # A case has its own hosts; what stands in a domain inside is of no case.
-        inside = program.inside[np.ix_(domains, bay)]
+        at = np.array(domains, dtype=np.int64)
+        inside = program.inside[np.ix_(at, bay)]
         inside = inside * ((own_case < 0) | (own_case == case_of_bay))
-        within = program.within[np.ix_(domains, domains)]
+        within = program.within[np.ix_(at, at)]
         within = within * ((own_case < 0) | np.eye(len(domains), dtype=bool))
-        own = [np.flatnonzero(program.bay == b) for b in range(len(program.members))]
-        pattern = np.concatenate([own[b] for b in bay.tolist()])
+        patterns = [np.flatnonzero(program.bay == b) for b in range(len(program.members))]
+        pattern = np.concatenate([patterns[b] for b in bay.tolist()])
         return replace(
             program,
             lost=program.lost[pattern],
             counts=program.counts[pattern],
-            bay=np.repeat(np.arange(len(bay)), [len(own[b]) for b in bay.tolist()]),
+            bay=np.repeat(np.arange(len(bay)), [len(patterns[b]) for b in bay.tolist()]),
             members=tuple(program.members[b] for b in bay.tolist()),
             case=case_of_bay,
             case_of=np.array(case_of, dtype=np.int64),

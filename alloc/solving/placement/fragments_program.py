@@ -15,7 +15,7 @@ import numpy as np
 
 from alloc.clock import check_time
 from alloc.formulation import Array, ArrayModel
-from alloc.model_builder import ModelBuilder
+from alloc.model_builder import ModelBuilder, Term
 from alloc.objectives.fragmentation import fragments
 from alloc.objectives.goals import Held
 from alloc.solving.placement.compiling import Problem
@@ -197,7 +197,7 @@ class Program:
         used, needed = self.counts[p, s], -tasks[o, t]
         weighed = np.flatnonzero(self.case >= 0)
         limits = np.where(self.case < 0, hosts, 0)
-        terms = [(self.bay, z, 1.0), (weighed, w[self.case[weighed]], -hosts[weighed])]
+        terms: list[Term] = [(self.bay, z, 1.0), (weighed, w[self.case[weighed]], -hosts[weighed])]
         builder.rows("bays", len(hosts), terms, limits, limits)
         terms = [(s, z[p], used), (t, y[o], needed)]
         builder.rows("tasks", len(self.sizes), terms, 0.0, 0.0)
@@ -355,7 +355,7 @@ class _Places:
 
     def holds(self, place: tuple[Levels, int]) -> Counts:
         """Return whether a place holds each host, shape (hosts,)."""
-        return self.domain(place[0]) == place[1]
+        return np.asarray(self.domain(place[0]) == place[1], dtype=np.int64)
 
     def table(self, places: Mapping[tuple[Levels, int], int]) -> Counts:
         """Return for each host, by the levels of places, which of them holds it, or -1."""
