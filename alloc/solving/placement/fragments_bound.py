@@ -1,34 +1,53 @@
-"""A bound on fragmentation beside jobs that must be placed: patterns of whole hosts.
+"""A bound on fragmentation beside jobs that must be placed: patterns of hosts, cases of domains.
 
-How much of a host's free GPU is of no use depends on how many of its GPUs are free, so a host is a
-*bay* with a *pattern*: how many tasks of each size (in GPUs) it takes. Let z_bp be the hosts of bay
-b with pattern p, y_ko the jobs of kind k that run in way o, n_k the jobs of a kind, m_b the hosts
-of a bay, f_b(p) what is lost there, c_sp and q_so the tasks of size s of a pattern and a way, w_o
-what a job so run counts in an earlier level of the goal, and W what that level must keep:
+How much of a host's free GPU is of no use depends on how many of its GPUs are free, so a host is
+one of a *bay* of hosts alike, with a *pattern*: how many tasks of each size (in GPUs) it takes.
+What must stand in one domain, such as a rack, is chosen domain by domain. A part of a gang would
+fill what little is left all over a domain, which no whole gang can do; so the hosts of a domain are
+weighed between *cases* of what stands there, each with its own patterns.
+
+Let z_bp be the hosts of bay b (in one case of one domain) with pattern p, y_o the jobs that run by
+choice o (jobs of kind k in one way and one case, or anywhere), v_e the weight of case e, n_k the
+jobs of a kind, m_b the hosts of a bay, f_b(p) what is lost there, c_sp and q_so the tasks of size s
+of a pattern and a choice, w_o what a job so run counts in an earlier level of the goal, W what that
+level must keep, and l_o <= u_o how many jobs choice o may run in its case:
 
 (G1) min   sum_bp f_b(p) z_bp
-(G2) bays   sum_p z_bp = m_b                       for all b
-(G3) tasks  sum_bp c_sp z_bp = sum_ko q_so y_ko    for all s
-(G4) jobs   sum_o y_ko <= n_k, = n_k if they must run      for all k
-(G5) held   sum_ko w_o y_ko >= W                   for each level held that counts jobs placed
+(G2) bays     sum_p z_bp = m_b v_e                    for all b in case e; = m_b outside domains
+(G3) tasks    sum_bp c_sp z_bp = sum_o q_so y_o       for all s
+(G4) jobs     sum_{o of k} y_o <= n_k, = n_k if they must run             for all k
+(G5) held     sum_o w_o y_o >= W                      for each level held that counts jobs placed
+(G6) domains  sum_{b in e, p} c_sp z_bp >= sum_{o in e} q_so y_o          for all s, e
+(G7) weights  sum_{e of d} v_e = 1                    for all domains d
+(G8) cases    l_o v_e <= y_o <= u_o v_e               for all o in case e
 
-Host resources besides GPUs, domains, and rules between jobs are left out, so that every placement
-gives a solution of no more cost: the optimum of the linear relaxation is a bound. What the solver
-says of it is not believed: at its multipliers p_s of (G3) and l >= 0 of (G5) the Lagrangian
+The cases of a domain leave nothing out. At first there is one, in which as many gangs may stand as
+have room by themselves; wherever the linear program takes a part of a gang, the cases of all
+domains are parted, into those with at most so many of such gangs and those with more. (G6) is there
+for domains of other levels too; they are not parted.
 
-    sum_b m_b min_p (f_b(p) + sum_s p_s c_sp)
-      + sum_k n_k min_o (- sum_s p_s q_so - l w_o, and 0 unless they must run) + l W
+Host resources besides GPUs and rules between jobs are left out, so every placement gives a solution
+of no more cost: the optimum of the linear relaxation is a bound. What the solver says of it is not
+believed. At its multipliers p_s of (G3), a_k of (G4), l >= 0 of (G5) and r_se >= 0 of (G6) the
+Lagrangian
 
-is worked out here, and is a bound whatever the multipliers are.
+    sum_d min_{e of d} (sum_{b in e} m_b min_p (f_b(p) + sum_s (p_s - r_se) c_sp)
+                        + sum_{o in e} min over l_o <= y <= u_o of g_o y)
+      + the same for what is in no case + l W - sum_k a_k n_k
+      with g_o = sum_s (r_se - p_s) q_so - l w_o + a_k
+
+is worked out in numpy, and is a bound whatever the multipliers are (a_k >= 0 where jobs may wait).
+
+In whole numbers the program without cases says how many tasks of each size each host should take,
+and which gangs stand in which domain. Gangs put down along that plan
+(`alloc.solving.placement.greedy`) come close to the bound.
 
 References
 ----------
 Gilmore, Gomory, "A linear programming approach to the cutting-stock problem", Operations Research
-9(6), 1961; Geoffrion, "Lagrangean relaxation for integer programming", 1974; the measure is that
-of Weng et al., "Beware of Fragmentation", ATC 2023.
-
-In whole numbers the program says how many tasks of each size each host should take. Gangs put down
-along that plan (`alloc.solving.placement.greedy`) come close to the bound.
+9(6), 1961; Geoffrion, "Lagrangean relaxation for integer programming", 1974; Balas, "Disjunctive
+programming", Annals of Discrete Mathematics 5, 1979, for the cases; the measure is that of Weng et
+al., "Beware of Fragmentation", ATC 2023.
 """
 
 from __future__ import annotations
