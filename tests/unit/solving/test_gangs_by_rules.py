@@ -20,7 +20,7 @@ from alloc.solving.placement.fragments_bound import fragments_bound, planned_aga
 from alloc.solving.placement.fragments_program import program_of
 from alloc.solving.placement.gang_search import waiting_jobs
 from alloc.solving.placement.gangs import Gangs
-from alloc.solving.placement.greedy import RULES, put_down_by
+from alloc.solving.placement.greedy import RULES, Rule, put_down_by
 from benchmarks.alternatives import gang_placement
 
 GPUS, FRAGMENTS = parse_goal("gpus_placed then fragmentation").levels
@@ -53,6 +53,53 @@ def test_whatever_a_rule_puts_down_stands(seed: int) -> None:
         for job in waiting_jobs(problem, gangs, by_size=False):
             single = len(problem.instance.jobs[job].configurations[0].tasks) == 1
             assert not (single and gangs.copy().insert(job))
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_what_gangs_in_slices_take_is_not_given_again(rule: Rule) -> None:
+    """A gang in slices fills the only host, so the next finds no room."""
+    sliced = alloc.Job(
+        "sliced",
+        0.0,
+        1.0,
+        (alloc.Configuration((alloc.TaskGroup("w", 2, 2000),), 1.0),),
+        placement=alloc.PlacementRules(slices=(alloc.Slice("host", 2),)),
+    )
+    plain = alloc.Job(
+        "plain", 0.0, 1.0, (alloc.Configuration((alloc.TaskGroup("w", 1, 2000),), 1.0),)
+    )
+    small = alloc.Job(
+        "small", 0.0, 1.0, (alloc.Configuration((alloc.TaskGroup("w", 1, 1000),), 1.0),)
+    )
+    host = alloc.HostType("server", 4, "x")
+    cluster = alloc.Topology("c", (host,), (alloc.Host("h", "server"),))
+    problem = Problem(PlacementData.of(Instance("one host", cluster, (small, sliced, plain))))
+    gangs = Gangs(problem, problem.data.initial)
+    put_down_by(gangs, [1, 2, 0], rule)
+    assert gangs.placed == {1: 0}
+    assert not alloc.verify(problem.instance, problem.data.allocation(gangs.counts()))
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_gangs_taken_off_and_put_down_again_stand_as_they_did(seed: int) -> None:
+    """What stands, what is used and what is counted agree whatever was moved."""
+    instance = gang_placement.made(20, seed)
+    problem = Problem(PlacementData.of(instance))
+    gangs, rng = Gangs(problem, problem.data.initial), np.random.default_rng(seed)
+    put_down_by(gangs, waiting_jobs(problem, gangs, by_size=True), RULES[0])
+    before = gangs.counts()
+    for job in rng.choice(list(gangs.placed), 15, replace=False).tolist():
+        gangs.restore(job, gangs.remove(job))
+    assert not (gangs.counts() != before).nnz
+    some = rng.choice(list(gangs.placed), 10, replace=False).tolist()
+    other = gangs.copy()
+    for job in some:
+        other.remove(job)
+    assert (other.used == problem.used(other.counts())).all()
+    assert (gangs.used == problem.used(before)).all()
+    assert not {*some} & {*other.placed}
+    standing = np.flatnonzero(np.diff(other.counts().indptr))
+    assert {*problem.data.job_of[standing].tolist()} == {*other.placed}
 
 
 @pytest.mark.parametrize("seed", range(25))
