@@ -54,14 +54,14 @@ def solve_small(model: ArrayModel, options: SolverOptions) -> RawResult | None:
     model
         A minimisation or maximisation.
     options
-        Its time limit, of which half is used at most; the gap is that of an optimum.
+        Its time limit, of which half is used at most, and a solution to begin with, or None: the
+        lower limits of the columns. The gap is that of an optimum.
 
     Returns
     -------
     RawResult or None
         The optimum, with its bound recomputed; None where a few nodes do not prove one, where not
-        all columns and their limits are whole numbers, or where the lower limits are no solution to
-        begin with.
+        all columns and their limits are whole numbers, or where there is nothing to begin with.
     """
     if model.matrix.nnz > MAX_ENTRIES or not model.integer.all():
         return None
@@ -69,10 +69,13 @@ def solve_small(model: ArrayModel, options: SolverOptions) -> RawResult | None:
     limits = np.concatenate([model.lower, model.upper])
     if not np.isfinite(model.lower).all() or (limits != np.rint(limits)).any():
         return None
-    value = float(model.cost @ model.lower) + model.offset
+    begin = model.lower if options.start is None else options.start
+    if (begin != np.rint(begin)).any() or (np.clip(begin, model.lower, model.upper) != begin).any():
+        return None
+    value = float(model.cost @ begin) + model.offset
     # A simplex method that goes round in circles leaves half the time to others.
-    search = _Tree(model, value, model.lower, options.time_limit_s / 2, is_claimed=False)
-    if not search.holds(model.lower) or not search.run(Stop(), _FEW_NODES):
+    search = _Tree(model, value, begin, options.time_limit_s / 2, is_claimed=False)
+    if not search.holds(begin) or not search.run(Stop(), _FEW_NODES):
         return None
     return RawResult(
         "optimal", search.values, search.value, search.bound, None, "Optimal", "recomputed"

@@ -155,20 +155,7 @@ def moved_tasks_by_role(instance: Instance, allocation: Allocation) -> dict[str,
     that is stopped moves all its tasks.
     """
     now = {a.job: a for a in allocation.assignments}
-    moved: dict[str, dict[str, int]] = {}
-    for before in instance.running:
-        after = now.get(before.job)
-        if after is not None and after.tasks == before.tasks:
-            moved[before.job] = {}
-            continue
-        held = _held(after)
-        left: dict[str, int] = {}
-        for (host, role), n in _held(before).items():
-            less = n - held.get((host, role), 0)
-            if less > 0:
-                left[role] = left.get(role, 0) + less
-        moved[before.job] = left
-    return moved
+    return {before.job: _left(before, now.get(before.job)) for before in instance.running}
 
 
 def moved_tasks(instance: Instance, allocation: Allocation) -> dict[str, int]:
@@ -184,8 +171,26 @@ def moved_tasks(instance: Instance, allocation: Allocation) -> dict[str, int]:
     allocation
         A decision of one round.
     """
-    found = moved_tasks_by_role(instance, allocation)
-    return {job: sum(roles.values()) for job, roles in found.items()}
+    now = {a.job: a for a in allocation.assignments}
+    moved = dict.fromkeys((before.job for before in instance.running), 0)
+    for before in instance.running:
+        after = now.get(before.job)
+        if after is not before:
+            moved[before.job] = sum(_left(before, after).values())
+    return moved
+
+
+def _left(before: Assignment, after: Assignment | None) -> dict[str, int]:
+    """Return by role how many tasks hosts have less of."""
+    if after is not None and after.tasks == before.tasks:
+        return {}
+    held = _held(after)
+    left: dict[str, int] = {}
+    for (host, role), n in _held(before).items():
+        less = n - held.get((host, role), 0)
+        if less > 0:
+            left[role] = left.get(role, 0) + less
+    return left
 
 
 def _held(assignment: Assignment | None) -> dict[tuple[str, str], int]:

@@ -19,7 +19,7 @@ from alloc.verification.capacity import check_capacity
 from alloc.verification.claims import check_claims as check_claims
 from alloc.verification.moves import check_moves
 from alloc.verification.outages import check_outages
-from alloc.verification.placement import check_assignment
+from alloc.verification.placement import check_assignment, plain_assignments
 from alloc.verification.precedence import check_precedence
 from alloc.verification.rules import check_affinities
 from alloc.verification.time import check_times
@@ -80,9 +80,12 @@ def _check_assignments(instance: Instance, allocation: Allocation) -> list[Viola
     seen: set[str] = set()
     length_s = 1.0 if instance.slot_s is None else instance.slot_s
     runs: list[Run] = []
+    is_plain = plain_assignments(instance)
     for a in allocation.assignments:
-        problems = list(check_assignment(instance, a.job, a.configuration, a.tasks))
-        found += problems
+        problems: list[Violation] = []
+        if not is_plain(a):
+            problems += check_assignment(instance, a.job, a.configuration, a.tasks)
+            found += problems
         if a.job in seen:
             found.append(
                 Violation("twice", (a.job,), 1, "job", f'job "{a.job}" is allocated twice.')
@@ -90,10 +93,12 @@ def _check_assignments(instance: Instance, allocation: Allocation) -> list[Viola
         seen.add(a.job)
         if not any(v.code in ("unknown_job", "unknown_configuration") for v in problems):
             runs.append(Run(a.job, a.configuration, 0.0, length_s, a.tasks))
-    # It is decided at the start: nobody knows then which hosts go down later.
-    now = [replace(run, end_s=math.ulp(0.0)) for run in runs]
     found += [*check_capacity(instance, runs), *check_affinities(instance, runs)]
-    return [*found, *check_outages(instance, now)]
+    if instance.outages:
+        # It is decided at the start: nobody knows then which hosts go down later.
+        now = [replace(run, end_s=math.ulp(0.0)) for run in runs]
+        found += check_outages(instance, now)
+    return found
 
 
 def check_schedule(instance: Instance, schedule: Schedule, columns: RunColumns) -> list[Violation]:

@@ -46,11 +46,13 @@ def check_gpu_sharing(instance: Instance, runs: Sequence[Run]) -> Iterator[Viola
         return
     uses: dict[int, list[_Use]] = {}
     index = instance.topology.host_index
+    # Jobs share configurations: whose groups they are is looked up once.
+    groups_of: dict[int, dict[str, TaskGroup]] = {}
     for run in runs:
-        groups = {
-            group.role: group
-            for group in instance.job(run.job).configurations[run.configuration].tasks
-        }
+        configuration = instance.jobs[instance.job_index[run.job]].configurations[run.configuration]
+        if id(configuration) not in groups_of:
+            groups_of[id(configuration)] = {group.role: group for group in configuration.tasks}
+        groups = groups_of[id(configuration)]
         for task in run.tasks:
             group = groups.get(task.role)
             if group is None or task.host not in index:
@@ -72,9 +74,9 @@ def _read(
     topology = instance.topology
     kind = topology.host_type(topology.hosts[topology.host_index[task.host]])
     span = (run.start_s, run.end_s, run.job)
-    where = f'job "{run.job}": its {task.count} {task.role} tasks on host "{task.host}"'
 
     def wrong(code: str, sentence: str) -> Violation:
+        where = f'job "{run.job}": its {task.count} {task.role} tasks on host "{task.host}"'
         return Violation(code, (run.job, task.host), task.count, "tasks", f"{where} {sentence}")
 
     if group.mig_profile is None:
@@ -106,11 +108,11 @@ def _read(
             f"hold MIG slices, so each must name its GPU and its start; named: {list(task.gpus)} "
             f"and {list(task.starts)}.",
         )
-    if any(not 0 <= g < kind.num_gpus for g in task.gpus):
+    if min(task.gpus, default=0) < 0 or max(task.gpus, default=0) >= kind.num_gpus:
         return wrong(
             "gpu_position", f"name GPUs {list(task.gpus)}; the host has {kind.num_gpus} from 0."
         )
-    if any(start not in profile.starts for start in task.starts):
+    if not set(task.starts).issubset(profile.starts):
         return wrong(
             "mig_start",
             f'begin at {list(task.starts)}, but "{profile.name}" begins at one of '

@@ -27,8 +27,10 @@ def check_moves(instance: Instance, allocation: Allocation) -> Iterator[Violatio
     now = {a.job: a for a in allocation.assignments}
     moved = moved_tasks(instance, allocation)
     for before in instance.running:
+        after = now.get(before.job)
+        if after is before:
+            continue
         job = instance.job(before.job)
-        after = now.get(job.id)
         if after is None:
             if not job.preemptible or not instance.moves.evict:
                 why = "it is not preemptible" if not job.preemptible else "no job may be evicted"

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from alloc.problems.allocation.instance import Instance
-from alloc.problems.allocation.solution import TaskPlacement
+from alloc.problems.allocation.solution import Assignment, TaskPlacement
 from alloc.verification.rules import check_rules
 from alloc.verification.violation import Violation
 from alloc.workload import NO_RULES, Configuration
@@ -69,6 +69,43 @@ def check_assignment(
         yield from _check_hosts(instance, job_id, configuration, known)
     if job.placement is not NO_RULES:
         yield from check_rules(instance, job, configuration, known)
+
+
+def plain_assignments(instance: Instance) -> Callable[[Assignment], bool]:
+    """Return a test that tells at a glance that `check_assignment` finds nothing wrong.
+
+    It is for the many jobs that run anywhere and ask for no rules: all of their tasks are placed,
+    and on hosts that there are. Of all others it says nothing.
+
+    Parameters
+    ----------
+    instance
+        The problem.
+    """
+    hosts, index, jobs = instance.topology.host_index, instance.job_index, instance.jobs
+    # Jobs share configurations: what each wants is looked up once.
+    wanted: dict[int, Mapping[str, int]] = {}
+
+    def is_plain(assignment: Assignment) -> bool:
+        position, c = index.get(assignment.job), assignment.configuration
+        if position is None or jobs[position].placement is not NO_RULES:
+            return False
+        configurations = jobs[position].configurations
+        if not 0 <= c < len(configurations):
+            return False
+        configuration = configurations[c]
+        counts = wanted.get(id(configuration))
+        if counts is None:
+            counts = configuration.counts if configuration.any_hosts else {}
+            wanted[id(configuration)] = counts
+        placed: dict[str, int] = {}
+        for task in assignment.tasks:
+            if task.count < 1 or task.host not in hosts:
+                return False
+            placed[task.role] = placed.get(task.role, 0) + task.count
+        return bool(placed) and placed == counts
+
+    return is_plain
 
 
 def _check_gang(

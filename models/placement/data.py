@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from heapq import merge
+from operator import itemgetter
 
 import numpy as np
 import numpy.typing as npt
@@ -156,23 +158,34 @@ class PlacementData:
         return np.asarray(matrix.toarray(), dtype=np.int64)
 
     def allocation(self, counts: Counts | csr_array) -> Allocation:
-        """Return the allocation of counts, shape (groups, hosts); jobs without tasks do not run."""
+        """Return the allocation of counts, shape (groups, hosts); jobs without tasks do not run.
+
+        Jobs that stand as they ran have the very assignment that they had.
+        """
         matrix = csr_array(counts)
-        hosts = self.instance.topology.hosts
+        changed = csr_array(matrix - self.initial)
+        changed.eliminate_zeros()
+        moved = set(self.job_of[np.flatnonzero(np.diff(changed.indptr))].tolist())
+        found = {j: a for j, a in self.running.items() if a.tasks and j not in moved}
+        hosts, ends = self.instance.topology.hosts, matrix.indptr.tolist()
         tasks: dict[tuple[int, int], list[TaskPlacement]] = {}
-        for k, group in enumerate(self.groups):
-            for at in range(matrix.indptr[k], matrix.indptr[k + 1]):
-                number = int(matrix.data[at])
+        for k in np.flatnonzero(np.diff(matrix.indptr)).tolist():
+            group = self.groups[k]
+            if group.job in found:
+                continue
+            inside = slice(ends[k], ends[k + 1])
+            for h, number in zip(
+                matrix.indices[inside].tolist(), matrix.data[inside].tolist(), strict=True
+            ):
                 if number:
-                    host = hosts[int(matrix.indices[at])].id
-                    placed = TaskPlacement(host, group.tasks.role, number)
+                    placed = TaskPlacement(hosts[h].id, group.tasks.role, int(number))
                     tasks.setdefault((group.job, group.configuration), []).append(placed)
-        return Allocation(
-            tuple(
-                Assignment(self.instance.jobs[j].id, c, tuple(placed))
-                for (j, c), placed in sorted(tasks.items())
-            )
-        )
+        made = [
+            (j, Assignment(self.instance.jobs[j].id, c, tuple(own)))
+            for (j, c), own in sorted(tasks.items())
+        ]
+        kept = [(j, found[j]) for j in sorted(found)]
+        return Allocation(tuple(a for _, a in merge(kept, made, key=itemgetter(0))))
 
 
 def _demand_on_hosts(instance: Instance, groups: tuple[Group, ...]) -> Counts:

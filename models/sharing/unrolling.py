@@ -232,10 +232,13 @@ class _Dealer:
         # GPUs not yet given away, by host, in the groups' order; uncut ones last, so that `pop`
         # takes them first.
         self.open: list[dict[tuple[tuple[str, int], ...], list[int]]] = [{} for _ in hosts.hosts]
+        self.num_open: dict[tuple[tuple[str, int], ...], Whole] = {}
         for group in data.groups:
             if data.host_classes[group.host_class] is hosts:
                 for h, g in reversed(group.gpus):
                     self.open[self.index[h]].setdefault(group.state, []).append(g)
+        for state in dict.fromkeys(state for spare in self.open for state in spare):
+            self.num_open[state] = np.array([len(spare.get(state, ())) for spare in self.open])
 
     def deal(
         self,
@@ -336,6 +339,7 @@ class _Dealer:
         """Take a GPU in a state, else an uncut one, else any."""
         spare = self.open[k]
         key = next(s for s in (state, (), *spare) if spare.get(s))
+        self.num_open[key][k] -= 1
         return spare[key].pop()
 
     def _host_for(self, bundle: _Bundle) -> int | None:
@@ -348,9 +352,8 @@ class _Dealer:
         if bundle.num_gpus > 1:
             return int(able[np.argmin(self.gpus_left[able])])
         if bundle.group is not None:
-            state = bundle.group.state
-            alike = [k for k in able.tolist() if self.open[k].get(state)]
-            able = np.array(alike) if alike else able
+            alike = able[self.num_open[bundle.group.state][able] > 0]
+            able = alike if len(alike) else able
         if not self.tight:
             # The fullest host: whole hosts stay free.
             return int(able[np.argmin(self.gpus_left[able])])

@@ -10,6 +10,7 @@ from scipy.sparse import csr_array
 
 from alloc.models.placement.data import PlacementData
 from alloc.objectives.goals import WeightedSum
+from alloc.solving.placement.lost import Lost
 from alloc.solving.placement.state import Block, State
 from alloc.solving.placement.terms import Counts, HostCost, move_price
 from alloc.topology.topology import HOST
@@ -42,6 +43,11 @@ class Problem:
         ):
             rows.setdefault((j, c), []).append(k)
         return rows
+
+    @cached_property
+    def lost(self) -> Lost:
+        """Free GPUs that are of no use, by what is free on a host."""
+        return Lost(self.instance)
 
     @cached_property
     def tied(self) -> frozenset[int]:

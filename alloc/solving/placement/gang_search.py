@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -46,13 +47,16 @@ def first_placements(
     standing = data.initial
     if any(_wants_placed(one) for one in (level, *(one.level for one in held))):
         before = Gangs(problem, standing)
+        largest = waiting_jobs(problem, before, by_size=True)
         tries: list[Gangs] = []
         for rule in rules_for(problem):
             tries.append(before.copy())
-            put_down_by(tries[-1], waiting_jobs(problem, before, by_size=True), rule)
+            put_down_by(tries[-1], largest, rule)
         tries.append(before.copy())
         put_down_by(tries[-1], waiting_jobs(problem, before, by_size=False), RULES[0])
-        tries.sort(key=lambda gangs: _placed(gangs, level), reverse=True)
+        # They differ in those put down last.
+        stood = len(before.placed)
+        tries.sort(key=lambda gangs: _placed(gangs, level, stood), reverse=True)
         for gangs in tries:
             if all(
                 _placed(gangs, one.level) >= one.limit for one in held if only_places(one.level)
@@ -83,15 +87,17 @@ def only_places(level: WeightedSum) -> bool:
     )
 
 
-def _placed(gangs: Gangs, level: WeightedSum) -> float:
-    """Return what the terms of a level that count placed jobs add up to."""
+def _placed(gangs: Gangs, level: WeightedSum, first: int = 0) -> float:
+    """Return what the terms of a level that count placed jobs add up to, from some job on."""
     jobs = gangs.problem.instance.jobs
-    value = 0.0
-    for weight, term in level.terms:
-        for j, (c, _) in gangs.placed.items() if term.name in _PLACED else ():
-            gpus = jobs[j].configurations[c].demand[0] / MILLI
-            value += weight * (gpus if term.name == "gpus_placed" else jobs[j].weight)
-    return value
+    terms = [(weight, term.name) for weight, term in level.terms if term.name in _PLACED]
+    # Without rounding, so that the same jobs in another order are worth the same.
+    return math.fsum(
+        weight
+        * (jobs[j].configurations[c].demand[0] / MILLI if name == _PLACED[0] else jobs[j].weight)
+        for j, c in islice(gangs.placed.items(), first, None)
+        for weight, name in terms
+    )
 
 
 def fresh_placements(problem: Problem, attempts: int, seed: int) -> Iterator[csr_array]:
@@ -114,7 +120,7 @@ def fresh_placements(problem: Problem, attempts: int, seed: int) -> Iterator[csr
     for attempt in range(attempts):
         gangs = Gangs(problem, csr_array(problem.data.initial.shape, dtype=np.int64))
         for j in pinned:
-            gangs.restore(j, standing.placed[j])
+            gangs.restore(j, (standing.placed[j], standing.tasks_of(j)))
         missed = put_down(gangs, order, rng if attempt % 2 else None)
         # Who found no room goes first next time.
         order = [*missed, *(j for j in order if j not in missed)]

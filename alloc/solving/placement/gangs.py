@@ -39,8 +39,13 @@ class Gangs:
     def __init__(self, problem: Problem, counts: csr_array) -> None:
         self.problem = problem
         self.topology = problem.instance.topology
-        self.used = problem.used(counts)
-        self.placed: dict[int, tuple[int, Tasks]] = {}
+        self._used = problem.used(counts)
+        self._not_counted: list[tuple[Tasks, int]] = []
+        self._standing = counts
+        self._ends: list[int] = counts.indptr.tolist()
+        # Jobs that do not stand as they did in the beginning, and how others stand.
+        self._changed: set[int] = set()
+        self._tasks: dict[int, Tasks] = {}
         self.affinities_of: dict[int, list[int]] = {}
         index = problem.instance.job_index
         for a, affinity in enumerate(problem.instance.affinities):
@@ -50,43 +55,67 @@ class Gangs:
         self.held = dict.fromkeys(self.tenants, 0)
         self.cluster = list(self.topology.cluster_columns)
         self.cluster_left = self.topology.totals[self.cluster]
-        for (j, c), rows in problem.rows_of.items():
-            if any(counts.indptr[k] < counts.indptr[k + 1] for k in rows):
-                self.placed[j] = (c, {k: _entries(counts, k) for k in rows})
+        standing, data = np.flatnonzero(np.diff(counts.indptr)), problem.data
+        jobs, ways = data.job_of[standing].tolist(), data.configuration_of[standing].tolist()
+        self.placed: dict[int, int] = dict(zip(jobs, ways, strict=True))
+        """Configuration of each job that stands, those put down last at the end."""
+        if self.tenants or self.cluster:
+            for j, c in self.placed.items():
                 self._charge(j, c, 1)
+
+    @property
+    def used(self) -> Counts:
+        """What tasks use of each host, shape (hosts, resources)."""
+        for tasks, sign in self._not_counted:
+            for k, (hosts, number) in tasks.items():
+                self._used[hosts] += sign * number[:, None] * self.problem.data.demand[k]
+        self._not_counted.clear()
+        return self._used
 
     def copy(self) -> Gangs:
         """Return the same jobs on the same hosts, to be changed by itself."""
         other = copy.copy(self)
-        other.used, other.placed = self.used.copy(), self.placed.copy()
-        other.held, other.cluster_left = self.held.copy(), self.cluster_left.copy()
+        copied = ("_used", "_not_counted", "placed", "held", "cluster_left", "_changed", "_tasks")
+        for name in copied:
+            setattr(other, name, getattr(self, name).copy())
         return other
 
     def counts(self) -> csr_array:
         """Return where tasks stand, shape (groups, hosts)."""
-        rows, columns, numbers = [], [], []
-        for _, tasks in self.placed.values():
+        job_of = self.problem.data.job_of
+        group = np.repeat(np.arange(len(job_of)), np.diff(self._standing.indptr))
+        stays = ~np.isin(job_of[group], list(self._changed))
+        rows, columns = [group[stays]], [self._standing.indices[stays]]
+        numbers = [self._standing.data[stays]]
+        for tasks in self._tasks.values():
             for k, (hosts, number) in tasks.items():
                 rows.append(np.full(len(hosts), k))
                 columns.append(hosts)
                 numbers.append(number)
-        shape = self.problem.data.initial.shape
-        if not rows:
-            return csr_array(shape, dtype=np.int64)
         index = (np.concatenate(rows), np.concatenate(columns))
-        return csr_array((np.concatenate(numbers), index), shape=shape)
+        return csr_array((np.concatenate(numbers), index), shape=self._standing.shape)
+
+    def tasks_of(self, job: int) -> Tasks:
+        """Return where the tasks of a job are that stands."""
+        if job in self._tasks:
+            return self._tasks[job]
+        ends, rows = self._ends, self.problem.rows_of[job, self.placed[job]]
+        return {k: _between(self._standing, ends[k], ends[k + 1]) for k in rows}
 
     def remove(self, job: int) -> tuple[int, Tasks]:
         """Take a job off its hosts; return how it stood, for `restore`."""
-        configuration, tasks = self.placed.pop(job)
-        self._use(tasks, -1)
+        tasks, configuration = self.tasks_of(job), self.placed.pop(job)
+        self._changed.add(job)
+        self._tasks.pop(job, None)
+        self._not_counted.append((tasks, -1))
         self._charge(job, configuration, -1)
         return configuration, tasks
 
     def restore(self, job: int, stood: tuple[int, Tasks]) -> None:
         """Put a job where it stood."""
-        self.placed[job] = stood
-        self._use(stood[1], 1)
+        self.placed[job], self._tasks[job] = stood
+        self._changed.add(job)
+        self._not_counted.append((stood[1], 1))
         self._charge(job, stood[0], 1)
 
     def insert(
@@ -125,10 +154,6 @@ class Gangs:
             return [running.configuration]
         ways = [c for c, configuration in enumerate(its.configurations) if configuration.rate > 0]
         return sorted(ways, key=lambda c: its.configurations[c].demand, reverse=True)
-
-    def _use(self, tasks: Tasks, sign: int) -> None:
-        for k, (hosts, number) in tasks.items():
-            self.used[hosts] += sign * number[:, None] * self.problem.data.demand[k]
 
     def _charge(self, job: int, configuration: int, sign: int) -> None:
         its = self.problem.instance.jobs[job]
@@ -195,7 +220,7 @@ class Gangs:
         hosts = np.zeros(self.topology.num_hosts, dtype=bool)
         for j in jobs:
             if j in self.placed:
-                for where, _ in self.placed[j][1].values():
+                for where, _ in self.tasks_of(j).values():
                     hosts[where] = True
         return hosts
 
@@ -244,8 +269,11 @@ class Gangs:
 
 def _entries(counts: csr_array, k: int) -> tuple[Counts, Counts]:
     """Return the hosts of a group and its tasks there, without the cost of slicing a matrix."""
-    inside = slice(counts.indptr[k], counts.indptr[k + 1])
-    return counts.indices[inside], counts.data[inside]
+    return _between(counts, counts.indptr[k], counts.indptr[k + 1])
+
+
+def _between(counts: csr_array, first: int, end: int) -> tuple[Counts, Counts]:
+    return counts.indices[first:end], counts.data[first:end]
 
 
 class _Dealer:

@@ -1,9 +1,8 @@
 """Waiting gangs put down by the rules that schedulers use: first fit, best fit, FGD, tightest host.
 
 A search that starts from the best of them is never worse than any. Gangs go down one after the
-other, so what is worked out for one serves the next: how many tasks of a demand fit on each host,
-and what a task costs there, change on the hosts of the last gang alone. Gangs with slices, spreads
-or affinities are put down by `Gangs.insert`, which knows every rule.
+other, and only the hosts that one fills look different to the next (`seen_hosts`). Gangs with
+slices, spreads or affinities are put down by `Gangs.insert`, which knows every rule.
 
 References
 ----------
@@ -15,17 +14,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Generic, Literal, TypeVar
+from typing import Literal
 
 import numpy as np
 
-from alloc.formulation import Array
-from alloc.objectives.fragmentation import Shape, fragments, mix_of
 from alloc.solving.placement.compiling import Problem
 from alloc.solving.placement.gangs import Gangs, Tasks
+from alloc.solving.placement.seen_hosts import Domains, Key, SeenHosts, State, States
 from alloc.solving.placement.terms import Counts
 from alloc.topology.topology import HOST
 from alloc.units import MILLI, RESOURCES
+from alloc.workload import PlacementRules
 
 HostRule = Literal["tightest", "first_fit", "best_fit", "fgd"]
 DomainRule = Literal["first", "fullest"]
@@ -54,10 +53,13 @@ class Plan:
         GPUs of a task of each size.
     tasks
         Shape (hosts, sizes).
+    places
+        Jobs that go to a domain, the configuration, and the number of the domain.
     """
 
     sizes: tuple[int, ...]
     tasks: Counts
+    places: tuple[tuple[int, int, int], ...] = ()
 
 
 def put_down_along(gangs: Gangs, jobs: Sequence[int], plan: Plan) -> None:
@@ -74,8 +76,10 @@ def put_down_along(gangs: Gangs, jobs: Sequence[int], plan: Plan) -> None:
     """
     rule: Rule = ("best_fit", "fullest")
     planned, free = _Greedy(gangs, rule, plan), list[int]()
+    for job, configuration, domain in plan.places:
+        planned.put_into(job, configuration, domain)
     for job in jobs:
-        if not planned.put_down(job):
+        if job not in gangs.placed and not planned.put_down(job):
             free.append(job)
     put_down_by(gangs, free, rule)
 
@@ -102,19 +106,8 @@ def put_down_by(gangs: Gangs, jobs: Sequence[int], rule: Rule) -> None:
 
 def rules_for(problem: Problem) -> Iterator[Rule]:
     """Yield the rules that are worth trying on a problem."""
-    few = len(mix_of(problem.instance)) <= _FEW_SHAPES
+    few = len(problem.lost.mix) <= _FEW_SHAPES
     yield from (rule for rule in RULES if few or rule[0] != "fgd")
-
-
-T = TypeVar("T", Counts, Array)
-
-
-@dataclass
-class _Numbers(Generic[T]):
-    """A number for each host, and up to which change of hosts it is right."""
-
-    values: T
-    seen: int
 
 
 class _Greedy:
@@ -123,14 +116,19 @@ class _Greedy:
         self.rule, self.domains = rule
         self.data = gangs.problem.data
         self.topology = gangs.topology
-        self.free = self.topology.capacity - gangs.used
+        # No more than any gang asks for, where a task asks for nothing.
+        self._most = int(self.data.count.max())
+        self._states = States()
+        rows = np.column_stack([gangs.problem.lost.type_of, self.topology.capacity - gangs.used])
+        self._state = [self._states.number(state) for state in map(tuple, rows.tolist())]
         self._changed: list[int] = []
-        self._rooms: dict[tuple[object, ...], _Numbers[Counts]] = {}
-        self._losses: dict[bytes, _Numbers[Array]] = {}
-        self._in_domain: dict[tuple[str, ...], tuple[Counts, list[Counts]]] = {}
-        self._planned = None if plan is None else plan.tasks.copy()
+        self._seen: dict[tuple[object, ...], SeenHosts] = {}
+        self._seen_by: dict[int, SeenHosts] = {}
+        self._upto: dict[int, int] = {}
+        self._hopeless: set[tuple[int, PlacementRules]] = set()
+        self._domains: dict[tuple[str, ...], Domains] = {}
+        self._planned = None if plan is None else plan.tasks.tolist()
         self._column = {} if plan is None else {size: s for s, size in enumerate(plan.sizes)}
-        self._loss = _Loss(gangs.problem) if self.rule == "fgd" else None
 
     def put_down(self, job: int) -> bool:
         """Put a job down; return whether there was room."""
@@ -138,167 +136,170 @@ class _Greedy:
         if its.placement.slices or its.placement.spread or job in self.gangs.affinities_of:
             if not self.gangs.insert(job):
                 return False
-            for hosts, _ in self.gangs.placed[job][1].values():
-                self._touch(hosts)
+            for k, (hosts, number) in self.gangs.tasks_of(job).items():
+                self._use(k, hosts.tolist(), number.tolist(), 1)
             return True
+        kind = (id(its.configurations), its.placement)
+        if kind in self._hopeless:
+            return False
+        held_back = job in self.data.running
         for configuration in self.gangs.ways(job):
             if not self.gangs.within_quota(job, configuration):
+                held_back = True
                 continue
             tasks = self._find(job, configuration)
             if tasks is not None:
                 self.gangs.restore(job, (configuration, tasks))
                 return True
+        # Nothing is given back, so who lacks no more than room for one group finds none later.
+        if not held_back and all(len(way.tasks) == 1 for way in its.configurations):
+            self._hopeless.add(kind)
         return False
 
-    def _find(self, job: int, configuration: int) -> Tasks | None:
-        """Take hosts for a job, or return None where there is no room."""
+    def put_into(self, job: int, configuration: int, domain: int) -> bool:
+        """Put a job into a domain of the level that it requires; return whether there was room."""
+        its = self.gangs.problem.instance.jobs[job]
+        if its.placement.slices or its.placement.spread or job in self.gangs.affinities_of:
+            return False
+        if not self.gangs.within_quota(job, configuration):
+            return False
+        tasks = self._find(job, configuration, domain)
+        if tasks is None:
+            return False
+        self.gangs.restore(job, (configuration, tasks))
+        return True
+
+    def _find(self, job: int, configuration: int, only: int | None = None) -> Tasks | None:
+        """Take hosts for a job, or return None where there is no room; in one domain, if given."""
         demand = self.data.demand
         rows = self.gangs.problem.rows_of[job, configuration]
-        # The most demanding groups go first: the others fit into what is left.
-        rows = sorted(rows, key=lambda k: tuple(demand[k]), reverse=True)
-        for hosts in self._places(job, configuration, rows[0]):
-            made: Tasks = {}
+        if len(rows) > 1:
+            # The most demanding groups go first: the others fit into what is left.
+            rows = sorted(rows, key=lambda k: tuple(demand[k]), reverse=True)
+        levels = self.data.levels_required(job, configuration)
+        for domain in self._places(levels, rows[0]) if only is None else (only,):
+            made: dict[int, tuple[list[int], list[int]]] = {}
             for k in rows:
-                where = self._hosts(k, hosts)
+                where = self._hosts(k, levels, domain)
                 if where is None:
                     break
                 made[k] = where
-                self._take(k, where, 1)
+                self._use(k, *where, 1)
             else:
-                return made
+                return {k: (np.array(hosts), np.array(n)) for k, (hosts, n) in made.items()}
             for k, where in made.items():
-                self._take(k, where, -1)
+                self._use(k, *where, -1)
         return None
 
-    def _take(self, k: int, where: tuple[Counts, Counts], sign: int) -> None:
-        hosts, number = where
-        self.free[hosts] -= sign * number[:, None] * self.data.demand[k]
+    def _use(self, k: int, hosts: list[int], number: list[int], sign: int) -> None:
+        """Take what tasks use on hosts, or give it back."""
+        demand, state = tuple(self.data.demand[k].tolist()), self._state
+        after = self._states.after(demand)
+        for h, n in zip(hosts, number, strict=True):
+            state[h] = after(state[h], sign * n)
         if self._planned is not None and (column := self._size_of(k)) is not None:
-            self._planned[hosts, column] -= sign * number
-        self._touch(hosts)
+            for h, n in zip(hosts, number, strict=True):
+                self._planned[h][column] -= sign * n
+        one = sign * sum(demand[: len(RESOURCES)])
+        for domains in self._domains.values() if self.domains == "fullest" else ():
+            for h, n in zip(hosts, number, strict=True):
+                domains.left[domains.of_host[h]] -= n * one
+        self._changed += hosts
 
     def _size_of(self, k: int) -> int | None:
         """Return the column of a group's size in the plan; None for tasks without GPUs."""
         return self._column.get(int(self.data.demand[k, 0]) // MILLI)
 
-    def _places(self, job: int, configuration: int, k: int) -> Iterator[Counts | None]:
-        """Yield hosts of which a job may take any, in the order to be tried; None: all hosts."""
-        levels = self.data.levels_required(job, configuration)
-        room = self._room(k)
-        count = int(self.data.count[k])
-        if not levels:
-            if int(room.sum()) >= count:
-                yield None
-            return
-        domain, hosts_of = self._domains_of(levels)
-        fitting = np.flatnonzero(np.bincount(domain, room)[1:] >= count)
+    def _places(self, levels: tuple[str, ...], k: int) -> Iterator[int]:
+        """Yield domains of which a job may take any hosts, in the order to be tried."""
+        domains, count = self._domains_of(levels), int(self.data.count[k])
+        fitting = (self._looked_at(k).room_in(domains) >= count).nonzero()[0]
         if self.domains == "fullest" and len(fitting) > 1:
-            left = self.free[:, : len(RESOURCES)].sum(axis=1)
-            fitting = fitting[np.argsort(np.bincount(domain, left)[1:][fitting], kind="stable")]
-        yield from (hosts_of[d] for d in fitting.tolist())
+            fitting = fitting[np.argsort(domains.left[fitting], kind="stable")]
+        yield from fitting.tolist()
 
-    def _domains_of(self, levels: tuple[str, ...]) -> tuple[Counts, list[Counts]]:
-        """Return each host's domain of the innermost level, from 1, and each domain's hosts.
-
-        Hosts outside a domain of any of the levels have 0.
-        """
-        if levels not in self._in_domain:
+    def _domains_of(self, levels: tuple[str, ...]) -> Domains:
+        """Return the domains of the innermost of some levels that lie in domains of all."""
+        if levels not in self._domains:
             table = self.topology.domain_of_host
-            innermost = max(levels, key=(*self.topology.levels, HOST).index)
-            inside = np.logical_and.reduce([table[level] >= 0 for level in levels])
-            domain = np.where(inside, table[innermost], -1) + 1
-            cuts = np.cumsum(np.bincount(domain))
-            hosts_of = np.split(np.argsort(domain, kind="stable"), cuts[:-1])[1:]
-            self._in_domain[levels] = (domain, hosts_of)
-        return self._in_domain[levels]
+            domain = np.zeros(self.topology.num_hosts, dtype=np.int64)
+            if levels:
+                innermost = max(levels, key=(*self.topology.levels, HOST).index)
+                inside = np.logical_and.reduce([table[level] >= 0 for level in levels])
+                domain = np.where(inside, table[innermost], -1)
+            left = np.array([sum(row[1 : 1 + len(RESOURCES)]) for row in self._states.rows])
+            self._domains[levels] = Domains.of(domain, left[self._state])
+        return self._domains[levels]
 
-    def _hosts(self, k: int, hosts: Counts | None) -> tuple[Counts, Counts] | None:
-        """Return the hosts that a group's tasks go to, of those given, and how many to each."""
-        room, count = self._room(k), int(self.data.count[k])
-        open_ = np.flatnonzero(room) if hosts is None else hosts[room[hosts] > 0]
-        there = room[open_]
+    def _hosts(
+        self, k: int, levels: tuple[str, ...], domain: int
+    ) -> tuple[list[int], list[int]] | None:
+        """Return the hosts of a domain that a group's tasks go to, and how many to each."""
+        domains, count = self._domains_of(levels), int(self.data.count[k])
+        seen = self._looked_at(k)
+        if seen.room_in(domains)[domain] < count:
+            return None
+        queue = seen.queue_of(domains, domain)
+        if self.rule == "tightest" and (h := queue.pop_upto((-count, 0.0))) is not None:
+            return [h], [count]
+        hosts: list[int] = []
+        number: list[int] = []
+        while count:
+            hosts.append(queue.pop())
+            number.append(min(seen.room[hosts[-1]], count))
+            count -= number[-1]
+        return hosts, number
+
+    def _looked_at(self, k: int) -> SeenHosts:
+        """Return the hosts as tasks of a group see them now."""
+        seen = self._seen_by.get(k)
+        if seen is None:
+            key = (self.data.demand[k].tobytes(), self.data.allowed_key(k))
+            if key not in self._seen:
+                self._seen[key] = self._look(k)
+                self._upto[id(self._seen[key])] = len(self._changed)
+            seen = self._seen_by[k] = self._seen[key]
+        upto = self._upto[id(seen)]
+        if upto < len(self._changed):
+            seen.look_again(self._changed[upto:])
+            self._upto[id(seen)] = len(self._changed)
+        return seen
+
+    def _look(self, k: int) -> SeenHosts:
+        demand = self.data.demand[k]
+        types = self.gangs.problem.lost.type_of
+        # Of one type some hosts may be too small, but these have no room either.
+        fits = np.zeros(int(types.max()) + 1, dtype=bool)
+        fits[types[self.data.allowed_on(k)]] = True
+
+        def measure(states: Sequence[State]) -> Iterator[tuple[int, Key]]:
+            rows = np.array(states)
+            room = np.full(len(rows), self._most, dtype=np.int64)
+            for r in np.flatnonzero(demand).tolist():
+                np.minimum(room, rows[:, 1 + r] // demand[r], out=room)
+            room = np.where(fits[rows[:, 0]], np.maximum(room, 0), 0)
+            return zip(room.tolist(), self._keys(k, states, room), strict=True)
+
+        planned, column = self._planned, self._size_of(k)
+        if planned is None or column is None:
+            return SeenHosts(measure, self._states, self._state)
+        return SeenHosts(measure, self._states, self._state, lambda h: planned[h][column])
+
+    def _keys(self, k: int, states: Sequence[State], room: Counts) -> list[Key]:
+        """Return the keys of states: whose is less is filled first."""
         match self.rule:
             case "tightest":
-                whole = there >= count
-                order = np.lexsort((np.where(whole, 0, -there), ~whole))
+                return [(-n, 0.0) for n in room.tolist()]
             case "best_fit":
-                order = np.argsort(self.free[open_, 0], kind="stable")
+                return [(state[1], 0.0) for state in states]
             case "fgd":
-                order = np.lexsort((self.free[open_, 0], self._gradient(k)[open_]))
+                demand = (0, *self.data.demand[k].tolist())
+                after = [
+                    tuple([max(a - b, 0) for a, b in zip(state, demand, strict=True)])
+                    for state in states
+                ]
+                lost = self.gangs.problem.lost
+                pairs = zip(lost.of(after), lost.of(states), states, strict=True)
+                return [(new - old, state[1]) for new, old, state in pairs]
             case _:
-                order = np.arange(len(open_))
-        filled = np.minimum(np.cumsum(there[order]), count)
-        if not len(filled) or filled[-1] < count:
-            return None
-        number = np.diff(filled, prepend=0)
-        taken = number > 0
-        return open_[order[taken]], number[taken]
-
-    def _room(self, k: int) -> Counts:
-        """Return how many tasks of a group fit on each host."""
-        demand = self.data.demand[k]
-        key = (demand.tobytes(), self.data.allowed_key(k))
-        known = self._rooms.get(key)
-        if known is None:
-            known = self._rooms[key] = _Numbers(np.zeros(len(self.free), dtype=np.int64), 0)
-            stale: Counts | slice = slice(None)
-        elif known.seen == len(self._changed):
-            return known.values
-        else:
-            stale = np.array(self._changed[known.seen :])
-        needed = demand > 0
-        # No more than any gang asks for, where a task asks for nothing.
-        most = int(self.data.count.max())
-        room = np.full(len(self.free[stale]), most, dtype=np.int64)
-        if needed.any():
-            room = (self.free[stale][:, needed] // demand[needed]).min(axis=1)
-        if self._planned is not None and (column := self._size_of(k)) is not None:
-            room = np.minimum(room, self._planned[stale, column])
-        known.values[stale] = np.where(self.data.allowed_on(k)[stale], np.clip(room, 0, most), 0)
-        known.seen = len(self._changed)
-        return known.values
-
-    def _gradient(self, k: int) -> Array:
-        """Return by how much one task of a group on each host raises the GPUs without use."""
-        assert self._loss is not None
-        demand = self.data.demand[k]
-        known = self._losses.get(demand.tobytes())
-        if known is None:
-            known = self._losses[demand.tobytes()] = _Numbers(np.zeros(len(self.free)), 0)
-            stale = np.arange(len(self.free))
-        else:
-            stale = np.unique(np.array(self._changed[known.seen :], dtype=np.int64))
-        before = self.free[stale]
-        after = np.maximum(before - demand, 0)
-        known.values[stale] = self._loss.of(stale, after) - self._loss.of(stale, before)
-        known.seen = len(self._changed)
-        return known.values
-
-    def _touch(self, hosts: Counts) -> None:
-        self._changed += hosts.tolist()
-
-
-class _Loss:
-    """GPUs that are free on hosts and that a task of the mix could not use, by what is free."""
-
-    def __init__(self, problem: Problem) -> None:
-        topology = problem.instance.topology
-        self._mix: dict[Shape, float] = mix_of(problem.instance)
-        self._types = np.array([str(t) for t in topology.gpu_types])
-        self._type_of = np.unique(self._types, return_inverse=True)[1].tolist()
-        self._known: dict[tuple[int, tuple[int, ...]], float] = {}
-
-    def of(self, hosts: Counts, free: Counts) -> Array:
-        """Return them for hosts with so much free, milli-GPU, shape (hosts,)."""
-        rows = free[:, : len(RESOURCES)].tolist()
-        keys = [(self._type_of[h], tuple(row)) for h, row in zip(hosts.tolist(), rows, strict=True)]
-        new = {
-            key: h for key, h in zip(keys, hosts.tolist(), strict=True) if key not in self._known
-        }
-        if new:
-            gpus = np.array([row[0] for _, row in new]) // MILLI
-            whole = MILLI * (np.arange(max(int(gpus.max()), 1)) < gpus[:, None])
-            host_free = np.array([row[1:] for _, row in new])
-            lost = fragments(self._mix, self._types[list(new.values())], host_free, whole)
-            self._known.update(zip(new, lost.tolist(), strict=True))
-        return np.array([self._known[key] for key in keys])
+                return [(0.0, 0.0)] * len(states)

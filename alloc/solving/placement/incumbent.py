@@ -49,15 +49,23 @@ class Incumbent:
                 return math.inf
         return self.sign * self.level.evaluate(instance, allocation)
 
-    def offer(self, solution: Solution | None) -> bool:
-        """Keep an allocation if it breaks no rule and is better; return whether it is."""
+    def offer(self, solution: Solution | None, counts: csr_array | None = None) -> bool:
+        """Keep an allocation if it breaks no rule and is better; return whether it is.
+
+        Parameters
+        ----------
+        solution
+            The allocation, if any.
+        counts
+            Where its tasks stand, shape (groups, hosts), if that is known.
+        """
         if not isinstance(solution, Allocation) or verify(self.problem.instance, solution):
             return False
         cost = self.cost_of(solution)
         if not cost < self.cost - self._rounding(cost):
             return False
         self.allocation, self.cost = solution, cost
-        self.counts = self._read(solution)
+        self.counts = self._read(solution) if counts is None else counts
         return True
 
     def _rounding(self, cost: float) -> float:
@@ -66,7 +74,7 @@ class Incumbent:
 
     def offer_counts(self, counts: csr_array) -> bool:
         """Keep the allocation of counts, shape (groups, hosts), if it is better."""
-        return self.offer(self.problem.data.allocation(counts))
+        return self.offer(self.problem.data.allocation(counts), counts)
 
     def _read(self, allocation: Allocation) -> csr_array:
         data = self.problem.data

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from alloc.backends import SolverOptions, highs
-from alloc.backends.second_proof import solve_and_prove
+from alloc.backends.second_proof import solve_and_prove, solve_small
 from alloc.certificate import OPTIMALITY_GAP, BoundProof, Limit, is_within
 from alloc.formulation import Array
 from alloc.models.sharing.arrays import (
@@ -132,8 +132,7 @@ def solve_sharing(
         model = array_model(data, columns, objective, all_run=all_run)
         best.value = float(np.rint(values) @ model.cost) + model.offset
         if is_within(best.value, bound, OPTIMALITY_GAP):
-            chosen = np.rint(values[: len(data.options)])
-            _polish(instance, objective, best, chosen, settings, report)
+            _polish(data, objective, best, values, settings, report)
         polished = best.allocation is not None
     if values is not None and not polished:
         best.offer(_dealt(data, columns, values, report))
@@ -148,8 +147,7 @@ def solve_sharing(
     if best.allocation is not None and not _is_optimal(best, bound):
         best.offer(improve(instance, objective, best.allocation, bound, settings, report))
     if values is not None and data.is_exact and _is_optimal(best, bound) and not polished:
-        chosen = np.rint(values[: len(data.options)])
-        _polish(instance, objective, best, chosen, settings, report)
+        _polish(data, objective, best, values, settings, report)
     if best.allocation is None:
         return Outcome(None, bound, _proof(bound, proof), "alloc patterns", highs.version(), limit)
     report(f"{objective} {best.value:g}, bound {bound:g}")
@@ -182,15 +180,19 @@ def _integers(
     held: dict[str, float] | None = None,
     target: float = math.inf,
     options: tuple[Array, Array] | None = None,
+    start: Array | None = None,
 ) -> tuple[Array | None, float, Limit | None, BoundProof]:
-    """Solve the integer program over some patterns; return values, bound, limit and proof."""
+    """Solve the integer program over some patterns; return values, bound, limit and proof.
+
+    With a start, an answer to it that is known.
+    """
     model = array_model(data, columns, objective, all_run=all_run, held=held)
     if options is not None:
         model.lower[: len(data.options)], model.upper[: len(data.options)] = options
     gap = whole_gap(data, objective, target, OPTIMALITY_GAP / 2)
     seconds = settings.seconds_left() * (1.0 if data.is_exact else _DRAFT)
     limits = SolverOptions(seconds, settings.seed, settings.workers, gap=gap)
-    raw = solve_and_prove(model, limits)
+    raw = solve_small(model, replace(limits, start=start)) or solve_and_prove(model, limits)
     return raw.values, raw.bound, raw.limit, raw.bound_proof
 
 
@@ -335,17 +337,21 @@ def _host_by_host(
 
 
 def _polish(
-    instance: Instance,
+    first: SharingData,
     objective: str,
     best: _Best,
-    chosen: Array,
+    found: Array,
     settings: Settings,
     report: Callable[[str], None],
 ) -> None:
     """Among the optima, seek the fewest GPUs and then the fewest reconfigurations.
 
     What is found is the best; its value must be that of `best`, whose allocation may be missing.
+    `found` are the counts that reach it on the first columns.
     """
+    instance, num_options = first.instance, len(first.options)
+    data, columns, known = first, listed_columns(first), np.rint(found)
+    chosen = known[:num_options]
     cut_now = any(task.starts for a in instance.running for task in a.tasks)
     held = {objective: best.value}
     # Weights all of their own leave hardly a choice of jobs; without it the search is short.
@@ -360,13 +366,21 @@ def _polish(
         if settings.seconds_left() < 0.1:
             report(f"no time left to make {name} small")
             return
-        data = sharing_data(
-            instance, aggregate=True, states="reconfigurations" in (name, objective)
-        )
-        columns = listed_columns(data)
+        if name == "reconfigurations":
+            # Now GPUs are told apart that are cut in another way.
+            data = sharing_data(instance, aggregate=True, states=True)
+            columns = listed_columns(data)
         kept = {n: v for n, v in held.items() if fixed is None or n != objective}
+        num_columns = num_options + len(data.pairs) + len(columns)
         values, bound, limit, _ = _integers(
-            data, columns, name, all_run, settings, kept, options=fixed
+            data,
+            columns,
+            name,
+            all_run,
+            settings,
+            kept,
+            options=fixed,
+            start=known if len(known) == num_columns else None,
         )
         if values is None:
             report(f"{name}: no better answer in time")

@@ -7,18 +7,20 @@ import math
 import numpy as np
 import pytest
 from placement_brute_force import MOST, feasible, options
-from placement_oracle import random_instance
+from placement_oracle import fits_somewhere, random_instance
 
 import alloc
+from alloc.backends.linear_program import LinearProgram
 from alloc.models.placement.data import PlacementData
 from alloc.objectives import objective, parse_goal
 from alloc.objectives.goals import Held
 from alloc.problems.allocation.instance import Instance, Moves
 from alloc.solving.placement.compiling import Problem
 from alloc.solving.placement.fragments_bound import fragments_bound, planned_again
+from alloc.solving.placement.fragments_program import program_of
 from alloc.solving.placement.gang_search import waiting_jobs
 from alloc.solving.placement.gangs import Gangs
-from alloc.solving.placement.greedy import RULES, put_down_by
+from alloc.solving.placement.greedy import RULES, Rule, put_down_by
 from benchmarks.alternatives import gang_placement
 
 GPUS, FRAGMENTS = parse_goal("gpus_placed then fragmentation").levels
@@ -53,6 +55,53 @@ def test_whatever_a_rule_puts_down_stands(seed: int) -> None:
             assert not (single and gangs.copy().insert(job))
 
 
+@pytest.mark.parametrize("rule", RULES)
+def test_what_gangs_in_slices_take_is_not_given_again(rule: Rule) -> None:
+    """A gang in slices fills the only host, so the next finds no room."""
+    sliced = alloc.Job(
+        "sliced",
+        0.0,
+        1.0,
+        (alloc.Configuration((alloc.TaskGroup("w", 2, 2000),), 1.0),),
+        placement=alloc.PlacementRules(slices=(alloc.Slice("host", 2),)),
+    )
+    plain = alloc.Job(
+        "plain", 0.0, 1.0, (alloc.Configuration((alloc.TaskGroup("w", 1, 2000),), 1.0),)
+    )
+    small = alloc.Job(
+        "small", 0.0, 1.0, (alloc.Configuration((alloc.TaskGroup("w", 1, 1000),), 1.0),)
+    )
+    host = alloc.HostType("server", 4, "x")
+    cluster = alloc.Topology("c", (host,), (alloc.Host("h", "server"),))
+    problem = Problem(PlacementData.of(Instance("one host", cluster, (small, sliced, plain))))
+    gangs = Gangs(problem, problem.data.initial)
+    put_down_by(gangs, [1, 2, 0], rule)
+    assert gangs.placed == {1: 0}
+    assert not alloc.verify(problem.instance, problem.data.allocation(gangs.counts()))
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_gangs_taken_off_and_put_down_again_stand_as_they_did(seed: int) -> None:
+    """What stands, what is used and what is counted agree whatever was moved."""
+    instance = gang_placement.made(20, seed)
+    problem = Problem(PlacementData.of(instance))
+    gangs, rng = Gangs(problem, problem.data.initial), np.random.default_rng(seed)
+    put_down_by(gangs, waiting_jobs(problem, gangs, by_size=True), RULES[0])
+    before = gangs.counts()
+    for job in rng.choice(list(gangs.placed), 15, replace=False).tolist():
+        gangs.restore(job, gangs.remove(job))
+    assert not (gangs.counts() != before).nnz
+    some = rng.choice(list(gangs.placed), 10, replace=False).tolist()
+    other = gangs.copy()
+    for job in some:
+        other.remove(job)
+    assert (other.used == problem.used(other.counts())).all()
+    assert (gangs.used == problem.used(before)).all()
+    assert not {*some} & {*other.placed}
+    standing = np.flatnonzero(np.diff(other.counts().indptr))
+    assert {*problem.data.job_of[standing].tolist()} == {*other.placed}
+
+
 @pytest.mark.parametrize("seed", range(25))
 def test_no_placement_passes_the_bound_on_fragments(seed: int) -> None:
     """Beside the most GPUs that can be placed, the bound is below every placement there is."""
@@ -68,6 +117,94 @@ def test_no_placement_passes_the_bound_on_fragments(seed: int) -> None:
         ]
         bound = fragments_bound(problem, FRAGMENTS, held, 60.0)
         assert 0.0 <= bound <= min(left) + 1e-9
+
+
+def nested(seed: int) -> Instance:
+    """Return two pods of two racks with gangs that must stand in one of either, small enough."""
+    rng = np.random.default_rng(seed)
+    kind = alloc.HostType("server", 3, "x", 9000, 9)
+    pods = tuple(alloc.Domain(f"p{n}", "pod") for n in range(2))
+    racks = tuple(alloc.Domain(f"r{n}", "rack", f"p{n // 2}") for n in range(4))
+    # The last host stands in no domain.
+    hosts = [alloc.Host(f"h{n}", "server", f"r{n % 4}") for n in range(int(rng.integers(3, 5)))]
+    hosts.append(alloc.Host("h-out", "server"))
+    jobs = []
+    for n in range(int(rng.integers(2, 5))):
+        ways = tuple(
+            alloc.Configuration(
+                (alloc.TaskGroup("w", int(rng.integers(1, 4)), 1000 * int(rng.integers(1, 4))),),
+                1.0,
+                within=(None, "rack")[int(rng.random() < 0.3)],
+            )
+            for _ in range(1 + int(rng.random() < 0.3))
+        )
+        rules = alloc.PlacementRules(required=(None, "rack", "pod")[int(rng.integers(3))])
+        jobs.append(alloc.Job(f"j{n}", 0.0, 1.0, ways, placement=rules))
+    topology = alloc.Topology("nested", (kind,), tuple(hosts), ("pod", "rack"), (*pods, *racks))
+    fitting = [job for job in jobs if fits_somewhere(topology, job)]
+    if not fitting:
+        return nested(seed + 1000)
+    return Instance("nested", topology, tuple(fitting))
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_no_placement_passes_the_bound_where_racks_stand_in_pods(seed: int) -> None:
+    """Domains of two levels, gangs of both, ways within racks, and a host outside any."""
+    instance = nested(seed)
+    problem = Problem(PlacementData.of(instance))
+    if math.prod(len(options(instance, job)) for job in instance.jobs) > MOST // 100:
+        instance = instance.replace(jobs=instance.jobs[:1])
+        problem = Problem(PlacementData.of(instance))
+    every = list(feasible(instance))
+    most = max(objective("gpus_placed").evaluate(instance, a) for a in every)
+    least = min(
+        objective("fragmentation").evaluate(instance, a)
+        for a in every
+        if objective("gpus_placed").evaluate(instance, a) >= most
+    )
+    bound = fragments_bound(problem, FRAGMENTS, (Held(GPUS, most),), 60.0)
+    assert 0.0 <= bound <= least + 1e-9
+
+
+def test_no_part_of_a_gang_fills_what_is_left_of_a_rack() -> None:
+    """In three racks one GPU is left on a host and two on another; a gang takes three in one rack.
+
+    In parts it would take the single GPUs of all racks. It cannot, so those of two racks are lost
+    to tasks of two GPUs, a third of all tasks.
+    """
+    kind = alloc.HostType("server", 3, "x")
+    racks = tuple(alloc.Domain(f"r{n}", "rack") for n in range(3))
+    hosts = tuple(alloc.Host(f"h{n}", "server", f"r{n % 3}") for n in range(6))
+
+    def job(name: str, tasks: int, gpus: int, required: str | None = None) -> alloc.Job:
+        ways = (alloc.Configuration((alloc.TaskGroup("w", tasks, gpus * 1000),), 1.0),)
+        rules = alloc.PlacementRules(required=required)
+        return alloc.Job(name, 0.0, 1.0, ways, placement=rules)
+
+    stand = [job(f"run-{n}", 1, 2 if n < 3 else 1) for n in range(6)]
+    running = tuple(
+        alloc.Assignment(own.id, 0, (alloc.TaskPlacement(host.id, "w", 1),))
+        for own, host in zip(stand, hosts, strict=True)
+    )
+    topology = alloc.Topology("racks", (kind,), hosts, ("rack",), racks)
+    jobs = (*stand, job("gang", 3, 1, "rack"))
+    instance = Instance("parts", topology, jobs, running=running, moves=Moves(budget=0))
+    problem = Problem(PlacementData.of(instance))
+    held = (Held(GPUS, 12.0),)
+    program = program_of(Gangs(problem, problem.data.initial), held, domains=True)
+    assert program is not None
+    in_parts = LinearProgram(program.arrays()).optimum("without cases", 60.0).value
+    assert in_parts == pytest.approx(0.0, abs=1e-6)
+    assert fragments_bound(problem, FRAGMENTS, held, 60.0) == pytest.approx(2 / 3)
+    result = alloc.solve(instance, "placement", objective="gpus_placed then fragmentation")
+    assert result.objective == pytest.approx(2 / 3)
+
+
+def test_the_bound_keeps_its_limit() -> None:
+    """No time, no bound: neither jobs nor patterns are gone through without a look at the clock."""
+    problem = Problem(PlacementData.of(gang_placement.made(48, 0)))
+    assert fragments_bound(problem, FRAGMENTS, (), 0.0) == 0.0
+    assert planned_again(problem, problem.data.initial, (), 0.0) is None
 
 
 @pytest.mark.parametrize("moves", [Moves(budget=0), Moves(evict=True)])
