@@ -30,6 +30,7 @@ from pydantic import Discriminator, Field, Strict, Tag, TypeAdapter, WithJsonSch
 from alloc.documents.descriptions import DESCRIPTIONS
 from alloc.documents.models import Part, Whole
 from alloc.documents.shapes import shape_of
+from alloc.family import path_of
 
 CLASSES: dict[type[Part], type[Any]] = {}
 """The dataclass of each model."""
@@ -103,7 +104,7 @@ def field_types(record_class: Any) -> Mapping[str, Any]:
     """Return the type of each field of a dataclass as its documents hold it."""
     hints = get_type_hints(record_class)
     specials = shape_of(record_class).fields
-    return hints | {name: s.type for name, s in specials.items() if s.type is not None}
+    return hints | {name: s.type() for name, s in specials.items() if s.type is not None}
 
 
 def _type(hint: Any) -> Any:
@@ -181,7 +182,7 @@ def told_apart(records: Sequence[Any], models: Sequence[Any]) -> Any:
 @cache
 def _meanings(record_class: Any) -> Mapping[str, str]:
     """Return what the schema says of each field, and under "" of the class."""
-    return {**meanings_in_docstring(record_class), **DESCRIPTIONS.get(record_class, {})}
+    return {**meanings_in_docstring(record_class), **DESCRIPTIONS.get(path_of(record_class), {})}
 
 
 def meanings_in_docstring(record_class: Any) -> dict[str, str]:

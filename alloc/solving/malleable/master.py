@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy import sparse
 
 from alloc.backends import SolverOptions, highs
 from alloc.backends.linear_program import LinearProgram
@@ -263,6 +262,8 @@ def solve_integer_master(
     raw
         What is proved about the choice among these columns, weighted slots.
     """
+    from scipy import sparse  # slow to load, and many instances are proved without a choice
+
     row_of = {j: i for i, j in enumerate(jobs)}
     num_rows = capacity.shape[1]
     scale = np.where(data.rows.capacity > 0, data.rows.capacity, 1.0)

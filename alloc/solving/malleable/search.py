@@ -178,6 +178,8 @@ class Search:
             self._adopt(improver)
         self._adopt(improver)
         self.report(f"price-guided insertion: {self.value:.4f}, bound {self.bound:.4f}")
+        if self.gap <= OPTIMALITY_GAP:
+            return
         improver.target = self.bound * (1 + OPTIMALITY_GAP)
         improver.integer_master(0.3 * self.settings.seconds_left())
         self._adopt(improver)
