@@ -25,7 +25,7 @@ _WIDTH_OF_A_FILE = 140
 """Columns of a table in a pipe or file, which have no width of their own."""
 
 _LIKE_A_TERMINAL = (
-    *("COLUMNS", "FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE", "JUPYTER_COLUMNS"),
+    *("FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE", "JUPYTER_COLUMNS"),
     "DATABRICKS_RUNTIME_VERSION",
 )
 """Variables by which Rich takes a pipe for more than a file, or another width."""
@@ -59,7 +59,10 @@ def _plain_width(stream: Any) -> int | None:
     """Return the width of a pipe or file, None for a terminal or what is to be like one."""
     if stream.isatty() or any(name in os.environ for name in _LIKE_A_TERMINAL):
         return None
-    return _WIDTH_OF_A_FILE
+    said = os.environ.get("COLUMNS")
+    if said is None:
+        return _WIDTH_OF_A_FILE
+    return int(said) if said.isdigit() else None
 
 
 def _plain_lines(part: Any, width: int) -> list[str] | None:

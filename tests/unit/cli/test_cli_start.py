@@ -1,5 +1,6 @@
 """A command loads what it uses: modules are looked at, since clocks differ between machines."""
 
+import os
 import subprocess
 import sys
 
@@ -39,8 +40,11 @@ def loaded_by(*arguments):
         "except SystemExit as end:\n    assert not end.code, end.code\n"
         "print(*sys.modules, file=sys.stderr)"
     )
+    # A pipe has no width of its own, which pytest gives it.
+    plain = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
+    command = [sys.executable, "-c", code]
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=300, check=True
+        command, capture_output=True, text=True, timeout=300, check=True, env=plain
     )
     return set(done.stderr.splitlines()[-1].split())
 
