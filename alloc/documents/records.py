@@ -25,12 +25,23 @@ from typing import (
 )
 
 import numpy as np
-from pydantic import Discriminator, Field, Strict, Tag, TypeAdapter, WithJsonSchema, create_model
+from pydantic import (
+    Discriminator,
+    Field,
+    Strict,
+    Tag,
+    TypeAdapter,
+    WithJsonSchema,
+    WrapValidator,
+    create_model,
+)
 
 from alloc.documents.descriptions import DESCRIPTIONS
 from alloc.documents.models import Part, Whole
 from alloc.documents.shapes import shape_of
+from alloc.documents.tables import table_or_models
 from alloc.family import path_of
+from alloc.workload.configuration import Configuration
 
 CLASSES: dict[type[Part], type[Any]] = {}
 """The dataclass of each model."""
@@ -121,7 +132,10 @@ def _type(hint: Any) -> Any:
     if origin is tuple:
         # JSON has lists for tuples, Python may give either; what is in them is as strict as ever.
         if len(arguments) == 2 and arguments[1] is Ellipsis:
-            return Annotated[list[_type(arguments[0])], Strict(False)]  # type: ignore[misc]
+            listed = Annotated[list[_type(arguments[0])], Strict(False)]  # type: ignore[misc]
+            if arguments[0] is Configuration:
+                return Annotated[listed, WrapValidator(table_or_models)]
+            return listed
         return Annotated[tuple[tuple(map(_type, arguments))], Strict(False)]  # type: ignore[misc]
     if origin is Mapping:
         return dict[tuple(map(_type, arguments))]  # type: ignore[misc]
