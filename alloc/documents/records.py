@@ -132,7 +132,7 @@ def _type(hint: Any) -> Any:
     if origin is tuple:
         # JSON has lists for tuples, Python may give either; what is in them is as strict as ever.
         if len(arguments) == 2 and arguments[1] is Ellipsis:
-            listed = Annotated[list[_type(arguments[0])], Strict(False)]  # type: ignore[misc]
+            listed: Any = Annotated[list[_type(arguments[0])], Strict(False)]  # type: ignore[misc]
             if arguments[0] is Configuration:
                 return Annotated[listed, WrapValidator(table_or_models)]
             return listed
