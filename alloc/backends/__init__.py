@@ -38,6 +38,9 @@ class SolverOptions:
         ``"interrupt"``: for callers that look at it.
     presolve
         Whether the solver may simplify the model first. HiGHS only.
+    brief
+        Whether it simplifies only once and tries out no column: for many columns in few rows, of
+        which that takes longer than the search. HiGHS only.
     linear
         Whether the solver may use linear relaxations, beside propagation. CP-SAT only.
     nodes
@@ -52,6 +55,7 @@ class SolverOptions:
     start: npt.NDArray[np.float64] | None = None
     stoppable: bool = False
     presolve: bool = True
+    brief: bool = False
     linear: bool = True
     nodes: int | None = None
 
