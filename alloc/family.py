@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
+from operator import attrgetter
 from typing import Any
 
 from alloc.errors import InstanceError, UnsupportedFeatureError, nearest
@@ -120,7 +121,7 @@ class Family:
 
     def takes(self, problem: object) -> bool:
         """Return whether a problem is one of this family, without loading the family's types."""
-        return self.problem in {f"{t.__module__}:{t.__qualname__}" for t in type(problem).__mro__}
+        return self.problem in map(path_of, type(problem).__mro__)
 
     def build(
         self, kind: str, problem: Any, objective: str | None = None, held: tuple[Held, ...] = ()
@@ -254,7 +255,12 @@ def kind_of_class(path: str) -> str:
 def load(path: str) -> Any:
     """Return what ``module:name`` names."""
     module, name = path.split(":")
-    return getattr(import_module(module), name)
+    return attrgetter(name)(import_module(module))
+
+
+def path_of(code: Any) -> str:
+    """Return ``module:name`` of a class or function, which `load` takes."""
+    return f"{code.__module__}:{code.__qualname__}"
 
 
 def _able(names: list[str]) -> str:

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy import sparse
 
 from alloc.clock import check_time
 from alloc.formulation import Array, ArrayModel
@@ -160,6 +159,8 @@ class ModelBuilder:
         """
         self._take_single_rows()
         at = (_joined(self._row, np.int64), _joined(self._column, np.int64))
+        from scipy import sparse  # slow to load, and many instances are solved without a model
+
         matrix = sparse.csr_array(
             (_joined(self._value), at), shape=(self.num_rows, self.num_columns)
         )

@@ -21,9 +21,7 @@ from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
-from typing import Generic, TypeVar
-
-from scipy import sparse
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from alloc.errors import SolverError
 from alloc.packing import (
@@ -36,6 +34,9 @@ from alloc.packing import (
 )
 from alloc.topology import Topology
 from alloc.workload import Configuration
+
+if TYPE_CHECKING:
+    from scipy import sparse
 
 Kind = tuple[frozenset[tuple[Hashable, int]], str | None, str | None]
 """What is the same to the hosts: tasks of each shape, and the GPU type and level of the gang."""
@@ -247,6 +248,8 @@ def conflict_rows(conflicts: Iterable[Sequence[Part[Column]]]) -> tuple[list[Row
 
 def conflict_matrix(rows: Sequence[Row[int]], num_columns: int, switches: int) -> sparse.csr_array:
     """Return rows as a matrix: the columns of the model by position, then the binaries y."""
+    from scipy import sparse  # slow to load, and hosts seldom conflict
+
     row = [r for r, each in enumerate(rows) for _ in (*each.columns, *each.switches)]
     column = [
         c for each in rows for c in (*each.columns, *(num_columns + y for y, _ in each.switches))

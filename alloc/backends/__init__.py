@@ -38,6 +38,9 @@ class SolverOptions:
         ``"interrupt"``: for callers that look at it.
     presolve
         Whether the solver may simplify the model first. HiGHS only.
+    brief
+        Whether it simplifies only once and tries out no column: for many columns in few rows, of
+        which that takes longer than the search. HiGHS only.
     linear
         Whether the solver may use linear relaxations, beside propagation. CP-SAT only.
     by_bound
@@ -55,6 +58,7 @@ class SolverOptions:
     start: npt.NDArray[np.float64] | None = None
     stoppable: bool = False
     presolve: bool = True
+    brief: bool = False
     linear: bool = True
     by_bound: bool = False
     nodes: int | None = None

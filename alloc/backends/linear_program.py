@@ -18,7 +18,6 @@ from typing import Any
 import highspy
 import numpy as np
 import numpy.typing as npt
-from scipy import sparse
 
 from alloc.backends import SolverOptions
 from alloc.backends.highs import ANSWERED, highs_model, quiet_solver, run_warm
@@ -328,6 +327,8 @@ class LinearProgram:
 
     def integer_model(self) -> ArrayModel:
         """Return the program as it is now, all columns whole."""
+        from scipy import sparse  # slow to load, and most programs never come here
+
         lp = self._solver.getLp()
         shape, scaling = (self.num_rows, self.num_columns), self._scaling
         parts = (np.array(a) for a in (lp.a_matrix_.value_, lp.a_matrix_.index_))

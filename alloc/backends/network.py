@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy import sparse
 
 from alloc.formulation import Array, ArrayModel
 
@@ -18,6 +17,8 @@ def is_network(model: ArrayModel) -> bool:
     limits = (model.lower, model.upper, model.row_lower, model.row_upper)
     if (np.abs(model.matrix.data) != 1.0).any() or not all(map(_is_whole, limits)):
         return False
+    from scipy import sparse
+
     matrix = sparse.csc_array(model.matrix, copy=True)
     matrix.sum_duplicates()
     entries = np.diff(matrix.indptr)

@@ -10,8 +10,7 @@ from alloc.cli.door import say
 from alloc.cli.sources import read_instance
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
+    from alloc.cli.sheets import Sheet
     from alloc.learning.reward_audit import Audit, AuditRow
     from alloc.problems.allocation.instance import Instance
 
@@ -160,7 +159,7 @@ def _interval(row: "AuditRow") -> dict[str, float | None]:
     return {"mean_gap_percent": gap.mean, "gap_low": gap.low, "gap_high": gap.high}
 
 
-def _table(audit: "Audit") -> "Table":
+def _table(audit: "Audit") -> "Sheet":
     from statistics import mean
 
     from alloc.cli.tables import table

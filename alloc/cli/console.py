@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from alloc.cli.door import say
+from alloc.cli.sheets import Sheet, is_simple
 from alloc.errors import AllocError, InstanceError
 
 if TYPE_CHECKING:
@@ -22,6 +23,12 @@ PATIENCE_S = 2.0
 
 _WIDTH_OF_A_FILE = 140
 """Columns of a table in a pipe or file, which have no width of their own."""
+
+_LIKE_A_TERMINAL = (
+    *("FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE", "JUPYTER_COLUMNS"),
+    "DATABRICKS_RUNTIME_VERSION",
+)
+"""Variables by which Rich takes a pipe for more than a file, or another width."""
 
 Report = Callable[[str], None]
 
@@ -37,9 +44,32 @@ def _console(stream: Any) -> "Console":
 
 def show(*parts: "RenderableType") -> None:
     """Print tables and lines for people to standard output."""
-    console = _console(sys.stdout)
-    for part in parts:
-        console.print(part)
+    width = _plain_width(sys.stdout)
+    plain = None if width is None else [_plain_lines(part, width) for part in parts]
+    if plain is None or None in plain:
+        console = _console(sys.stdout)
+        for part in parts:
+            console.print(part)
+        return
+    text = "".join(f"{line}\n" for lines in plain for line in lines or ())
+    sys.stdout.write(text)
+
+
+def _plain_width(stream: Any) -> int | None:
+    """Return the width of a pipe or file, None for a terminal or what is to be like one."""
+    if stream.isatty() or any(name in os.environ for name in _LIKE_A_TERMINAL):
+        return None
+    said = os.environ.get("COLUMNS")
+    if said is None:
+        return _WIDTH_OF_A_FILE
+    return int(said) if said.isdigit() else None
+
+
+def _plain_lines(part: Any, width: int) -> list[str] | None:
+    """Return the lines of what is shown, None if Rich has to wrap it or to draw it."""
+    if isinstance(part, Sheet):
+        return part.lines(width)
+    return [part] if isinstance(part, str) and len(part) <= width and is_simple(part) else None
 
 
 def stdout_width() -> int:
@@ -73,8 +103,8 @@ def progress(title: str, quiet: bool = False) -> Iterator[Report]:
     if quiet:
         yield lambda line: None
         return
-    console = _console(sys.stderr)
-    if not console.is_terminal:
+    console = None if _plain_width(sys.stderr) else _console(sys.stderr)
+    if console is None or not console.is_terminal:
         yield _plain_report(title)
         return
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn

@@ -6,8 +6,8 @@ from alloc.cli.tables import assumed, certificate_table, table
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
-    from rich.table import Table
 
+    from alloc.cli.sheets import Sheet
     from alloc.planning.differences import WhatIf
     from alloc.planning.later_weeks import Kept, LaterWeeks
     from alloc.planning.report import PlanReport
@@ -66,6 +66,6 @@ def what_if_tables(found: "WhatIf", document: Any) -> "list[RenderableType]":
     return shown + [drawn(part) for part in difference_tables(document)]
 
 
-def drawn(text: "TextTable") -> "Table":
+def drawn(text: "TextTable") -> "Sheet":
     """Return a table of text as one for the terminal."""
     return table(text.columns, text.rows, text.title)

@@ -13,8 +13,7 @@ from alloc.cli.topology import FormatOption, HostTypeOption, read_file
 from alloc.errors import InstanceError
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
+    from alloc.cli.sheets import Sheet
     from alloc.problems.rank_mapping import RankMapping
     from alloc.result import Result
     from alloc.topology import Topology
@@ -264,7 +263,7 @@ def _write(document: dict[str, object], path: Path) -> None:
     write_text(path, json.dumps(document, indent=2, allow_nan=False) + "\n")
 
 
-def _facts(job: "Parallelism", fabric: "Fabric", answer: "Result[RankMapping]") -> "Table":
+def _facts(job: "Parallelism", fabric: "Fabric", answer: "Result[RankMapping]") -> "Sheet":
     from alloc.cli.tables import facts, number, percent
     from alloc.topology.communication import CommunicationTree
 
@@ -288,7 +287,7 @@ def _facts(job: "Parallelism", fabric: "Fabric", answer: "Result[RankMapping]") 
     )
 
 
-def _times(answer: "Result[RankMapping]", naive: "RankMapping") -> "Table":
+def _times(answer: "Result[RankMapping]", naive: "RankMapping") -> "Sheet":
     from alloc.cli.tables import table
 
     rows = []
@@ -300,7 +299,7 @@ def _times(answer: "Result[RankMapping]", naive: "RankMapping") -> "Table":
     return table(columns, rows, "Communication of a step")
 
 
-def _mapping(job: "Parallelism", answer: "Result[RankMapping]") -> "Table":
+def _mapping(job: "Parallelism", answer: "Result[RankMapping]") -> "Sheet":
     from alloc.cli.tables import MAX_ROWS, table
 
     rows, mapping = [], answer.require_solution()

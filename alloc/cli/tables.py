@@ -5,11 +5,11 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from alloc.certificate import Certificate
+from alloc.cli.sheets import Sheet
 from alloc.result import Result
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
-    from rich.table import Table
 
     from alloc.families import Family
     from alloc.report.answers import Table as AnswerTable
@@ -18,7 +18,7 @@ MAX_ROWS = 30
 """Rows that a person reads; a file holds the rest."""
 
 
-def table(columns: Sequence[str], rows: Iterable[Sequence[object]], title: str = "") -> "Table":
+def table(columns: Sequence[str], rows: Iterable[Sequence[object]], title: str = "") -> Sheet:
     """Return a table; numbers are set to the right.
 
     Parameters
@@ -30,42 +30,24 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[object]], title: str =
     title
         Heading of the table.
     """
-    from rich import box
-    from rich.table import Table
-
-    made = Table(
-        box=box.SIMPLE_HEAD,
-        title=title or None,
-        title_justify="left",
-        pad_edge=False,
-        padding=(0, 1, 0, 0),
-    )
     cells = [list(row) for row in rows]
-    for k, name in enumerate(columns):
-        numeric = any(isinstance(row[k], int | float) for row in cells)
+    numeric = [any(isinstance(row[k], int | float) for row in cells) for k, _ in enumerate(columns)]
+    return Sheet(
+        columns,
+        [[_cell(value) for value in row] for row in cells],
+        numeric,
         # Names must stay whole, so that they can be typed, and a number that is cut off is another
         # number; sentences may wrap.
-        made.add_column(
-            name,
-            justify="right" if numeric else "left",
-            no_wrap=k == 0 or numeric,
-            overflow="fold",
-        )
-    for row in cells:
-        made.add_row(*(_cell(value) for value in row))
-    return made
+        [k == 0 or number for k, number in enumerate(numeric)],
+        title,
+    )
 
 
-def facts(rows: Iterable[tuple[str, object]], title: str = "") -> "Table":
+def facts(rows: Iterable[tuple[str, object]], title: str = "") -> Sheet:
     """Return a table of names and values."""
-    from rich.table import Table
-
-    made = Table(box=None, show_header=False, title=title or None, title_justify="left")
-    made.add_column(no_wrap=True)
-    made.add_column()
-    for name, value in rows:
-        made.add_row(name, _cell(value))
-    return made
+    return Sheet(
+        (), [(name, _cell(value)) for name, value in rows], (False,) * 2, (True, False), title
+    )
 
 
 def number(value: float) -> str:
@@ -128,7 +110,7 @@ def result_tables(family: "Family", problem: Any, result: Result[Any]) -> "list[
     return shown + assumed(result.assumptions)
 
 
-def drawn(found: "AnswerTable") -> "Table":
+def drawn(found: "AnswerTable") -> Sheet:
     """Return a table of an answer as one for the terminal."""
     return shortened(found.columns, found.rows, found.note, found.title)
 
@@ -138,7 +120,7 @@ def assumed(assumptions: Sequence[str]) -> "list[RenderableType]":
     return ["Assumptions:", *(f"  - {one}" for one in assumptions)] if assumptions else []
 
 
-def certificate_table(certificate: Certificate, unit: str) -> "Table":
+def certificate_table(certificate: Certificate, unit: str) -> Sheet:
     """Return what is claimed about an answer, and on whose word.
 
     Parameters
@@ -181,13 +163,12 @@ def shortened(
     rows: Sequence[Sequence[object]],
     caption: str = "",
     title: str = "",
-) -> "Table":
+) -> Sheet:
     """Return a table of as many rows as a person reads, which says how many more there are."""
     made = table(columns, rows[:MAX_ROWS], title)
     left_out = len(rows) - MAX_ROWS
     if left_out > 0:
         more = f"and {left_out} more rows; --output writes them all"
         caption = f"{caption}, {more}" if caption else more
-    made.caption = caption or None
-    made.caption_justify = "left"
+    made.caption = caption
     return made

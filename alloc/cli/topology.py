@@ -12,9 +12,9 @@ from alloc.cli.door import say
 from alloc.cli.settings import split_settings
 
 if TYPE_CHECKING:
-    from rich.table import Table
     from rich.tree import Tree
 
+    from alloc.cli.sheets import Sheet
     from alloc.instances.readers.report import ReadReport
     from alloc.topology import Topology
     from alloc.topology.outlines import Branch, LinkOutline, Outline
@@ -331,7 +331,7 @@ def _format_by_name(output: Path) -> str:
     )
 
 
-def _summary(topology: "Topology", numbers: "Outline") -> "Table":
+def _summary(topology: "Topology", numbers: "Outline") -> "Sheet":
     from alloc.cli.tables import facts, number
 
     gpus = ", ".join(f"{number(count)} {kind}" for kind, count in numbers.gpus_by_type.items())
@@ -345,7 +345,7 @@ def _summary(topology: "Topology", numbers: "Outline") -> "Table":
     )
 
 
-def _levels_table(numbers: "Outline") -> "Table | None":
+def _levels_table(numbers: "Outline") -> "Sheet | None":
     from alloc.cli.tables import table
 
     if not numbers.levels:
@@ -357,7 +357,7 @@ def _levels_table(numbers: "Outline") -> "Table | None":
     return table(("level", "domains", "hosts in each", "hosts outside"), rows)
 
 
-def _types_table(topology: "Topology") -> "Table":
+def _types_table(topology: "Topology") -> "Sheet":
     from alloc.cli.tables import number, table
     from alloc.topology.outlines import inner_links, outline
 
@@ -383,7 +383,7 @@ def _types_table(topology: "Topology") -> "Table":
     return table(("host type", "hosts", "GPUs", "cores", "GiB", "links inside, GB/s"), rows)
 
 
-def _links_table(links: "Iterable[LinkOutline]") -> "Table | None":
+def _links_table(links: "Iterable[LinkOutline]") -> "Sheet | None":
     from alloc.cli.tables import table
 
     rows = [

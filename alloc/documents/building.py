@@ -15,6 +15,7 @@ from alloc.documents.models import Part
 from alloc.documents.places import place_of
 from alloc.documents.records import field_types, is_record, record_class_of, scalar_of
 from alloc.documents.shapes import Convert, Special, shape_of
+from alloc.documents.tables import Table
 from alloc.errors import InstanceError
 
 _REPEATED: WeakValueDictionary[Any, Any] = WeakValueDictionary()
@@ -151,6 +152,10 @@ def _conversion(hint: Any) -> Convert | None:
 
 def _items(convert: Convert) -> Convert:
     def read(values: Any, shared: Any) -> tuple[Any, ...]:
+        if type(values) is Table:
+            made = values.made(lambda part: convert(part, shared))
+            if made is not None:
+                return made
         found: list[Any] = []
         try:
             for value in values:

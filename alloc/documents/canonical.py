@@ -91,7 +91,7 @@ def text_of(value: Any, known: Known, field: str = "value") -> str:
     field
         What it is the value of, for messages.
     """
-    kind = type(value)
+    kind: Any = type(value)
     if kind is float:
         return repr(finite(value, field))
     if kind is str:

@@ -7,50 +7,29 @@ reads it. Under "" stands what is said of the class.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
-from alloc.certificate import Certificate
-from alloc.problems.allocation.instance import Affinity, Instance, Moves, Tenant
-from alloc.problems.allocation.outages import Outage
-from alloc.problems.allocation.solution import Assignment, Run, Schedule, TaskPlacement
-from alloc.problems.operation.jobs import EarlyStop, OperationJob
-from alloc.problems.operation.nodes import NodePool, NodeType
-from alloc.problems.operation.problem import NodePlan, OperationPlan, OperationProblem, RunningJob
-from alloc.problems.operation.report import OperationCosts
-from alloc.problems.right_sizing.demand import JobClass, JobOption, Scenario, Tightening
-from alloc.problems.right_sizing.offers import HostOffer, Owned
-from alloc.problems.right_sizing.plan import Order, Plan
-from alloc.problems.right_sizing.problem import PlanningProblem
-from alloc.problems.right_sizing.sites import Site
-from alloc.result import Result
-from alloc.topology.host import Domain, GpuLink, Host, HostType, NetworkLink
-from alloc.topology.topology import Topology
-from alloc.workload.configuration import Configuration, TaskGroup
-from alloc.workload.job import Job
-from alloc.workload.placement_rules import PlacementRules
-
-DESCRIPTIONS: Mapping[Any, Mapping[str, str]] = {
-    GpuLink: {
+DESCRIPTIONS: Mapping[str, Mapping[str, str]] = {
+    "alloc.topology.host:GpuLink": {
         "kind": "nvlink, nvswitch, pcie, upi ...",
     },
-    HostType: {
+    "alloc.topology.host:HostType": {
         "name": "Unique name, not empty.",
         "links": "Links between the devices of the host.",
         "resources": "Other resources that one host offers, whole amounts by name.",
     },
-    Host: {
+    "alloc.topology.host:Host": {
         "": "A server.",
         "domain": "Id of the innermost domain it stands in.",
     },
-    Domain: {
+    "alloc.topology.host:Domain": {
         "id": "Unique among hosts and domains.",
         "level": "One of levels.",
     },
-    NetworkLink: {
+    "alloc.topology.host:NetworkLink": {
         "a": "Id of a host or domain, or a device as host/device.",
         "b": "The other end.",
     },
-    Topology: {
+    "alloc.topology.topology:Topology": {
         "": "A cluster: hosts in nested domains, joined by links.",
         "hosts": "The servers, at least one.",
         "levels": "Domain levels, outermost first, without host and gpu.",
@@ -58,22 +37,22 @@ DESCRIPTIONS: Mapping[Any, Mapping[str, str]] = {
         "links": "Links of the fabric.",
         "resources": "What the cluster offers and no host by itself, whole amounts by name.",
     },
-    TaskGroup: {
+    "alloc.workload.configuration:TaskGroup": {
         "mig_profile": 'MIG slice of one task, for example "3g.20gb"; gpu_milli is then 0.',
         "resources": "Other resources of one task, whole amounts by name: of its host, or of the "
         "cluster.",
     },
-    Configuration: {
+    "alloc.workload.configuration:Configuration": {
         "rate": "Work units per second, 0 or more.",
         "gpu_type": "GPU type that the tasks' hosts must have.",
         "technique": "Name of the parallelism that reaches the rate, for people.",
         "within": 'Level ("host" or one of levels) that must hold all tasks in one domain.',
     },
-    PlacementRules: {
+    "alloc.workload.placement_rules:PlacementRules": {
         "required": "Level that must hold all tasks in one domain.",
         "preferred": "Level that should hold all tasks in one domain.",
     },
-    Job: {
+    "alloc.workload.job:Job": {
         "work": "Total work, work units of the rates, more than 0; left out of a job with stages.",
         "configurations": "Name of one of configuration_sets, or a list of configurations; left "
         "out of a job with stages.",
@@ -82,40 +61,40 @@ DESCRIPTIONS: Mapping[Any, Mapping[str, str]] = {
         "restart_cost_s": "Seconds without progress at each resumption or move, 0 or more.",
         "model": 'What is trained, for example "resnet-50".',
     },
-    Tenant: {
+    "alloc.problems.allocation.instance:Tenant": {
         "cohort": "Tenants of one cohort lend each other what they leave idle; null: none.",
     },
-    Affinity: {
+    "alloc.problems.allocation.instance:Affinity": {
         "kind": "together: their tasks stand in one domain of the level; apart: no domain of the "
         "level holds tasks of two of them.",
     },
-    Moves: {
+    "alloc.problems.allocation.instance:Moves": {
         "": "What an allocation may do to the jobs that run.",
         "evict": "Whether running preemptible jobs may be stopped.",
     },
-    Outage: {
+    "alloc.problems.allocation.outages:Outage": {
         "": "A stretch of time in which a host is down.",
         "end_s": "When it is back, seconds since the start of the instance; null: never.",
     },
-    TaskPlacement: {
+    "alloc.problems.allocation.solution:TaskPlacement": {
         "role": "Role of the tasks.",
         "gpus": "For tasks that share a GPU or hold a MIG slice, the position on the host (from "
         "0) of each task's GPU; otherwise empty.",
         "starts": "For tasks with a MIG slice, the memory slice (from 0) at which each begins; "
         "otherwise empty.",
     },
-    Assignment: {
+    "alloc.problems.allocation.solution:Assignment": {
         "tasks": "Where its tasks are.",
     },
-    Run: {
+    "alloc.problems.allocation.solution:Run": {
         "": "A stretch of time in which a job keeps a configuration and hosts.",
         "start_s": "Start, seconds since the start of the instance.",
         "end_s": "End, seconds since the start of the instance.",
     },
-    Schedule: {
+    "alloc.problems.allocation.solution:Schedule": {
         "runs": "The runs, in any order.",
     },
-    Certificate: {
+    "alloc.certificate:Certificate": {
         "status": "optimal: gap at most 1e-6; feasible: an answer with a larger gap; infeasible: "
         "proved that there is none; no_solution: none found, nothing proved.",
         "objective": "Value of the answer as the checker recomputed it; null without an answer; "
@@ -125,7 +104,7 @@ DESCRIPTIONS: Mapping[Any, Mapping[str, str]] = {
         "bound_proof": "recomputed: evaluated again from multipliers; confirmed: a second run, "
         "or a second solver, proves it too; claimed: the solver's word; none: there is no bound.",
     },
-    Instance: {
+    "alloc.problems.allocation.instance:Instance": {
         "": "A scheduling instance of alloc: a cluster, its jobs and the rules of time.",
         "name": "Name for people.",
         "slot_s": "Length of a slot, seconds, more than 0; null for continuous time.",
@@ -133,17 +112,17 @@ DESCRIPTIONS: Mapping[Any, Mapping[str, str]] = {
         "running": "What ran just before the start.",
         "description": "Where the instance comes from; not part of the problem.",
     },
-    Result: {
+    "alloc.result:Result": {
         "": "A result of alloc: an answer with its certificate.",
         "stages": "For a goal of several levels, the certificate of each.",
         "solution": "The best solution found, of a kind for each family; null without one.",
     },
-    Site: {
+    "alloc.problems.right_sizing.sites:Site": {
         "pue": "Power usage effectiveness, 1 or more.",
         "energy_price_per_kwh": "Money per kWh: 1 value (always the same), 24 (hours of the day) "
         "or 168 (hours of the week).",
     },
-    HostOffer: {
+    "alloc.problems.right_sizing.offers:HostOffer": {
         "terms": "How hosts are acquired.",
         "lead_time_quarters": "Quarters from order to service.",
         "service_quarters": "Life of a bought host, term of a reservation, quarters.",
@@ -154,24 +133,24 @@ DESCRIPTIONS: Mapping[Any, Mapping[str, str]] = {
         "rack_units": "Height of a host, rack units.",
         "ports": "Network ports of a host.",
     },
-    Owned: {
+    "alloc.problems.right_sizing.offers:Owned": {
         "offer": "Name of an offer on the terms purchase or reserved.",
         "quarters_left": "Quarters until they retire, 1 or more.",
     },
-    JobOption: {
+    "alloc.problems.right_sizing.demand:JobOption": {
         "": "One way to run a job.",
     },
-    JobClass: {
+    "alloc.problems.right_sizing.demand:JobClass": {
         "spot_overhead": "Work repeated on spot hosts, fraction of the work.",
         "hourly_profile": "Arrivals by hour in relation to each other: 1 value (always the same), "
         "24 (hours of the day) or 168 (hours of the week).",
     },
-    Scenario: {
+    "alloc.problems.right_sizing.demand:Scenario": {
         "arrivals": "For each job class its jobs per hour, one number a quarter.",
         "spot_availability": "Fraction of each spot offer's most_hosts to be had, one number a "
         "quarter; empty: all.",
     },
-    Tightening: {
+    "alloc.problems.right_sizing.demand:Tightening": {
         "factor": "Multiplies the headroom, 1 or more; from 1e5 on the class is kept out.",
         "margin": "GPUs that the pool keeps beyond the room for its load while jobs of the class "
         "are sent there.",
@@ -181,7 +160,7 @@ DESCRIPTIONS: Mapping[Any, Mapping[str, str]] = {
         "quarter.",
         "spot": "Whether the pool's spot hosts are meant.",
     },
-    PlanningProblem: {
+    "alloc.problems.right_sizing.problem:PlanningProblem": {
         "": "A planning problem of alloc: what can be had, what must be served, within which "
         "limits.",
         "offers": "Hosts that can be had, at least one.",
@@ -198,29 +177,29 @@ DESCRIPTIONS: Mapping[Any, Mapping[str, str]] = {
         "utilisation": "Most load of a pool, as a fraction.",
         "pool_gpus": "GPUs a pool is taken to have in the queueing formula; null: from the load.",
     },
-    Order: {
+    "alloc.problems.right_sizing.plan:Order": {
         "quarter": "Quarter of the order, counted from 0.",
     },
-    Plan: {
+    "alloc.problems.right_sizing.plan:Plan": {
         "orders": "What is bought and reserved.",
         "waived": "Names of the scenarios that are waived.",
         "unserved": "Jobs not served.",
     },
-    NodeType: {
+    "alloc.problems.operation.nodes:NodeType": {
         "": "What a node can be while it is on.",
         "price_per_h": "Money per hour with 1, 2, ... GPUs in use, never falling; empty: no price.",
         "power_w": "Watts with 1, 2, ... GPUs in use, never falling; empty: not modelled.",
         "currency": "Currency of the price.",
     },
-    NodePool: {
+    "alloc.problems.operation.nodes:NodePool": {
         "types": "Names of the types that each node can be switched on as.",
     },
-    EarlyStop: {
+    "alloc.problems.operation.jobs:EarlyStop": {
         "": "A chance that a job ends before its work is done.",
         "fraction": "Part of the work after which it may end, 0 to 1.",
         "probability": "Chance that it ends just then, seen from now.",
     },
-    OperationJob: {
+    "alloc.problems.operation.jobs:OperationJob": {
         "duration_s": "By type of node, seconds of the remaining work on 1, 2, ... GPUs; null "
         "where it cannot run.",
         "due_date_s": "Completion beyond it is tardiness, seconds.",
@@ -228,10 +207,10 @@ DESCRIPTIONS: Mapping[Any, Mapping[str, str]] = {
         "restart_s": "Seconds lost at first unless it goes on as it runs now.",
         "stops": "Chances that it ends early, in order.",
     },
-    RunningJob: {
+    "alloc.problems.operation.problem:RunningJob": {
         "": "A job that runs now.",
     },
-    OperationProblem: {
+    "alloc.problems.operation.problem:OperationProblem": {
         "types": "The types of nodes, names unique.",
         "jobs": "The jobs that are not complete, ids unique.",
         "now_s": "Time of the decision, seconds.",
@@ -243,13 +222,13 @@ DESCRIPTIONS: Mapping[Any, Mapping[str, str]] = {
         "accounting": "What a plan is charged for its nodes: until the first completion, or each "
         "job its share until it completes.",
     },
-    NodePlan: {
+    "alloc.problems.operation.problem:NodePlan": {
         "jobs": "GPUs of each job on it, by id.",
     },
-    OperationPlan: {
+    "alloc.problems.operation.problem:OperationPlan": {
         "": "What is on and what runs until the next decision.",
     },
-    OperationCosts: {
+    "alloc.problems.operation.report:OperationCosts": {
         "operating": "What its nodes are charged, money.",
     },
 }

@@ -52,7 +52,8 @@ def _writer(special: Special | None) -> Callable[[Any, str], Any] | None:
         plain = encode(other, name)
         if not typed or other is None:
             return plain
-        return {"type": shape_of(type(other)).tag, **plain}
+        kind: Any = type(other)
+        return {"type": shape_of(kind).tag, **plain}
 
     return written
 

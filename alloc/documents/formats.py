@@ -166,7 +166,7 @@ def format_of_type(record_class: type[T]) -> Format[T]:
         If it has none.
     """
     wanted: Any = Permutation if record_class is np.ndarray else record_class
-    kind = next((kind for kind, known in KINDS.items() if wanted in known.types), None)
+    kind = KINDS.of_type(wanted)
     if kind is None:
         raise InstanceError(
             f"{record_class.__name__} has no document; give a problem, a solution or a result of "

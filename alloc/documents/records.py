@@ -25,11 +25,23 @@ from typing import (
 )
 
 import numpy as np
-from pydantic import Discriminator, Field, Strict, Tag, TypeAdapter, WithJsonSchema, create_model
+from pydantic import (
+    Discriminator,
+    Field,
+    Strict,
+    Tag,
+    TypeAdapter,
+    WithJsonSchema,
+    WrapValidator,
+    create_model,
+)
 
 from alloc.documents.descriptions import DESCRIPTIONS
 from alloc.documents.models import Part, Whole
 from alloc.documents.shapes import shape_of
+from alloc.documents.tables import table_or_models
+from alloc.family import path_of
+from alloc.workload.configuration import Configuration
 
 CLASSES: dict[type[Part], type[Any]] = {}
 """The dataclass of each model."""
@@ -103,7 +115,7 @@ def field_types(record_class: Any) -> Mapping[str, Any]:
     """Return the type of each field of a dataclass as its documents hold it."""
     hints = get_type_hints(record_class)
     specials = shape_of(record_class).fields
-    return hints | {name: s.type for name, s in specials.items() if s.type is not None}
+    return hints | {name: s.type() for name, s in specials.items() if s.type is not None}
 
 
 def _type(hint: Any) -> Any:
@@ -120,7 +132,10 @@ def _type(hint: Any) -> Any:
     if origin is tuple:
         # JSON has lists for tuples, Python may give either; what is in them is as strict as ever.
         if len(arguments) == 2 and arguments[1] is Ellipsis:
-            return Annotated[list[_type(arguments[0])], Strict(False)]  # type: ignore[misc]
+            listed: Any = Annotated[list[_type(arguments[0])], Strict(False)]  # type: ignore[misc]
+            if arguments[0] is Configuration:
+                return Annotated[listed, WrapValidator(table_or_models)]
+            return listed
         return Annotated[tuple[tuple(map(_type, arguments))], Strict(False)]  # type: ignore[misc]
     if origin is Mapping:
         return dict[tuple(map(_type, arguments))]  # type: ignore[misc]
@@ -181,7 +196,7 @@ def told_apart(records: Sequence[Any], models: Sequence[Any]) -> Any:
 @cache
 def _meanings(record_class: Any) -> Mapping[str, str]:
     """Return what the schema says of each field, and under "" of the class."""
-    return {**meanings_in_docstring(record_class), **DESCRIPTIONS.get(record_class, {})}
+    return {**meanings_in_docstring(record_class), **DESCRIPTIONS.get(path_of(record_class), {})}
 
 
 def meanings_in_docstring(record_class: Any) -> dict[str, str]:

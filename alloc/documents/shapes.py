@@ -1,7 +1,8 @@
 """Shapes: the few ways in which documents differ from the fields of the dataclasses.
 
 A dataclass that is not listed here needs nothing: its documents have its fields, in their order,
-without those that have their default.
+without those that have their default. The list goes by paths, ``module:name``: who reads one kind
+of document loads no class of another.
 """
 
 from __future__ import annotations
@@ -17,34 +18,11 @@ from typing import Annotated, Any
 import numpy as np
 from pydantic import Discriminator, Tag
 
-from alloc.certificate import Certificate
 from alloc.documents.models import INFINITIES, Extended
 from alloc.errors import InstanceError, nearest
 from alloc.families import FAMILIES, kind_of_class, load
-from alloc.problems.allocation.instance import Instance, Moves, Tenant
-from alloc.problems.allocation.solution import Allocation, Assignment, Run, Schedule
-from alloc.problems.operation.problem import (
-    NodePlan,
-    NodePool,
-    NodeType,
-    OperationJob,
-    OperationPlan,
-    RunningJob,
-)
-from alloc.problems.right_sizing import (
-    HostOffer,
-    JobClass,
-    JobOption,
-    Order,
-    Owned,
-    Scenario,
-    ServiceGoal,
-    Site,
-)
-from alloc.result import Result
-from alloc.topology import Domain, GpuLink, Host, HostType, Topology
-from alloc.topology.communication import CommunicationGraph
-from alloc.workload import Configuration, Job, PlacementRules, Stage, TaskGroup
+from alloc.family import path_of
+from alloc.workload.configuration import Configuration
 
 Convert = Callable[[Any, Any], Any]
 """Turns a checked value of a document, given what the document shares, into that of a field."""
@@ -57,7 +35,7 @@ class Special:
     Parameters
     ----------
     type
-        What pydantic makes its model of; None: as for any other field.
+        Returns what pydantic makes its model of; None: as for any other field.
     write
         Returns what is written for the field's value, given its name; None: the value.
     read
@@ -67,7 +45,7 @@ class Special:
         Whether the value says of which class it is, by `Shape.tag`.
     """
 
-    type: Any = None
+    type: Callable[[], Any] | None = None
     write: Callable[[Any, str], Any] | None = None
     read: Callable[[Any, Any, Convert], Any] | None = None
     typed: bool = False
@@ -144,9 +122,14 @@ class Shape:
     fields: Mapping[str, Special] = field(default_factory=dict)
 
 
+@cache
 def shape_of(record_class: Any) -> Shape:
     """Return how the documents of a dataclass differ from its fields."""
-    return SHAPES.get(record_class, _PLAIN)
+    path = path_of(record_class)
+    shape, tag = SHAPES.get(path, _PLAIN), _tags().get(path)
+    if tag is None or shape.tag:  # those of instances say it by themselves
+        return shape
+    return replace(shape, tag=tag, typed=False)
 
 
 def _infinity(value: Any, name: str) -> Any:
@@ -177,58 +160,68 @@ class Permutation:
 
 
 @cache
-def classes_of_families() -> dict[str, tuple[Any, ...]]:
-    """Return the dataclasses of the documents of each kind of all families.
+def paths_of_families() -> Mapping[str, tuple[str, ...]]:
+    """Return where the dataclasses of each kind of documents of all families are; none is loaded.
 
-    A package's family whose types are not there, or are no dataclasses, goes without documents.
+    But those of other packages are: where types are not there, or are no dataclasses, the family
+    goes without documents.
     """
-    found: dict[str, dict[Any, None]] = {}
+    found: dict[str, dict[str, None]] = {}
     for family in FAMILIES.values():
         try:
-            classes = {kind: _record_class(code) for kind, code in family.documents.items()}
+            paths = {kind: _own_path(code) for kind, code in family.documents.items()}
         except Exception as error:  # whatever a stranger's module raises
             warnings.warn(
                 f'the family "{family.name}" has no documents ({type(error).__name__}: {error}).',
                 stacklevel=2,
             )
         else:
-            for kind, one in classes.items():
-                found.setdefault(kind, {})[one] = None
-    return {kind: tuple(classes) for kind, classes in found.items()}
+            for kind, path in paths.items():
+                found.setdefault(kind, {})[path] = None
+    return {kind: tuple(paths) for kind, paths in found.items()}
 
 
-def _record_class(code: str) -> Any:
+def _own_path(code: str) -> str:
+    """Return the path of a family's class by which `shape_of` knows it."""
+    if code == "numpy:ndarray":
+        return path_of(Permutation)
+    if code.startswith("alloc."):
+        return code
     one = load(code)
-    if one is np.ndarray:
-        return Permutation
     if not dataclasses.is_dataclass(one):
         raise TypeError(f"{code} is no dataclass")
-    return one
+    return path_of(one)
 
 
-def _solution_classes() -> dict[Any, str]:
-    """Return the classes of the solutions of all families, and what documents call each.
+@cache
+def _tags() -> Mapping[str, str]:
+    """Return what documents call the solutions of all families, by the paths of their classes.
 
     It is the kind of the documents, or, where several classes have one, the class.
     """
-    known = classes_of_families()
+    known = paths_of_families()
     kinds = dict.fromkeys(f.solution_kind for f in FAMILIES.values() if f.solution_kind in known)
     return {
-        one: kind if len(known[kind]) == 1 else kind_of_class(one.__name__)
+        path: kind if len(known[kind]) == 1 else kind_of_class(path)
         for kind in kinds
-        for one in known[kind]
+        for path in known[kind]
     }
+
+
+def _answers() -> Any:
+    """Return the type of the solution of a result."""
+    return reduce(or_, map(load, _tags())) | None
 
 
 def as_record(solution: Any, name: str) -> Any:
     """Return a solution as a dataclass; refuse what is not a family's."""
     if isinstance(solution, np.ndarray):
         return Permutation(tuple(solution.tolist()))
-    if solution is None or type(solution) in _SOLUTIONS:
+    if solution is None or path_of(type(solution)) in _tags():
         return solution
     raise InstanceError(
         f"a result with a {type(solution).__name__} has no document; the solutions of the "
-        f"families have: {', '.join(one.__name__ for one in _SOLUTIONS)}."
+        f"families have: {', '.join(path.partition(':')[2] for path in _tags())}."
     )
 
 
@@ -268,25 +261,25 @@ def _configurations(value: Any, sets: Any, convert: Convert) -> Any:
 
 
 _PLAIN = Shape()
-_SOLUTIONS = _solution_classes()
-_Answer = reduce(or_, _SOLUTIONS) | None
 _TEXTS = Special(write=_texts)
-SHAPES: dict[Any, Shape] = {
+SHAPES: dict[str, Shape] = {
     # The cluster.
-    Topology: Shape("topology", alone=True),
-    HostType: Shape("host type"),
-    Host: Shape("host", "id"),
-    Domain: Shape("domain", "id"),
-    GpuLink: Shape(joint=", "),
-    CommunicationGraph: Shape(fields={"bandwidth_gb_per_s": Special(write=_off_the_diagonal)}),
+    "alloc.topology.topology:Topology": Shape("topology", alone=True),
+    "alloc.topology.host:HostType": Shape("host type"),
+    "alloc.topology.host:Host": Shape("host", "id"),
+    "alloc.topology.host:Domain": Shape("domain", "id"),
+    "alloc.topology.host:GpuLink": Shape(joint=", "),
+    "alloc.topology.communication:CommunicationGraph": Shape(
+        fields={"bandwidth_gb_per_s": Special(write=_off_the_diagonal)}
+    ),
     # The work.
-    Job: Shape(
+    "alloc.workload.job:Job": Shape(
         "job",
         "id",
         last=("configurations", "stages"),
         fields={
             "configurations": Special(
-                type=Annotated[
+                type=lambda: Annotated[
                     Annotated[str, Tag("<name>")]
                     | Annotated[tuple[Configuration, ...], Tag("<list>")],
                     Discriminator(_way_to_write),
@@ -295,11 +288,13 @@ SHAPES: dict[Any, Shape] = {
             )
         },
     ),
-    Stage: Shape("stage", "id", within=True, last=("configurations",)),
-    Configuration: Shape(by_place=True),
-    TaskGroup: Shape("task group", "role", within=True, repeated=True),
-    PlacementRules: Shape(by_place=False),
-    Instance: Shape(
+    "alloc.workload.stages:Stage": Shape("stage", "id", within=True, last=("configurations",)),
+    "alloc.workload.configuration:Configuration": Shape(by_place=True),
+    "alloc.workload.configuration:TaskGroup": Shape(
+        "task group", "role", within=True, repeated=True
+    ),
+    "alloc.workload.placement_rules:PlacementRules": Shape(by_place=False),
+    "alloc.problems.allocation.instance:Instance": Shape(
         "instance",
         nouns={"running": "running job"},
         first=("name", "description"),
@@ -311,52 +306,53 @@ SHAPES: dict[Any, Shape] = {
         ),
         fields={"description": _TEXTS},
     ),
-    Tenant: Shape("tenant"),
-    Moves: Shape(by_place=False),
+    "alloc.problems.allocation.instance:Tenant": Shape("tenant"),
+    "alloc.problems.allocation.instance:Moves": Shape(by_place=False),
     # Answers.
-    Assignment: Shape("assignment of job", "job"),
-    Run: Shape("run of job", "job"),
-    Allocation: Shape(alone=True, tag="allocation", fields={"unplaced": _TEXTS}),
-    Schedule: Shape(alone=True, tag="schedule", fields={"unplaced": _TEXTS}),
-    Certificate: Shape(
+    "alloc.problems.allocation.solution:Assignment": Shape("assignment of job", "job"),
+    "alloc.problems.allocation.solution:Run": Shape("run of job", "job"),
+    "alloc.problems.allocation.solution:Allocation": Shape(
+        alone=True, tag="allocation", fields={"unplaced": _TEXTS}
+    ),
+    "alloc.problems.allocation.solution:Schedule": Shape(
+        alone=True, tag="schedule", fields={"unplaced": _TEXTS}
+    ),
+    "alloc.certificate:Certificate": Shape(
         alone=True,
         fields={
-            "objective": Special(Extended | None, _infinity),
-            "bound": Special(Extended, _infinity),
+            "objective": Special(lambda: Extended | None, _infinity),
+            "bound": Special(lambda: Extended, _infinity),
         },
     ),
-    Result: Shape(
+    "alloc.result:Result": Shape(
         first=("certificate",),
         last=("solution",),
-        fields={"solution": Special(_Answer, as_record, _from_record, typed=True)},
+        fields={"solution": Special(_answers, as_record, _from_record, typed=True)},
     ),
     # Planning.
-    HostOffer: Shape("offer"),
-    Site: Shape("site"),
-    JobClass: Shape("job class"),
-    JobOption: Shape(joint=", "),
-    ServiceGoal: Shape(by_place=False, joint=", "),
-    Scenario: Shape("scenario"),
-    Owned: Shape("owned hosts of offer", "offer"),
-    Order: Shape("order of offer", "offer"),
+    "alloc.problems.right_sizing.offers:HostOffer": Shape("offer"),
+    "alloc.problems.right_sizing.sites:Site": Shape("site"),
+    "alloc.problems.right_sizing.demand:JobClass": Shape("job class"),
+    "alloc.problems.right_sizing.demand:JobOption": Shape(joint=", "),
+    "alloc.problems.right_sizing.goals:ServiceGoal": Shape(by_place=False, joint=", "),
+    "alloc.problems.right_sizing.demand:Scenario": Shape("scenario"),
+    "alloc.problems.right_sizing.offers:Owned": Shape("owned hosts of offer", "offer"),
+    "alloc.problems.right_sizing.plan:Order": Shape("order of offer", "offer"),
     # Operation.
-    NodeType: Shape("node type"),
-    NodePool: Shape("node pool"),
-    OperationJob: Shape("job", "id"),
-    RunningJob: Shape("running job", "job"),
-    NodePlan: Shape(
+    "alloc.problems.operation.nodes:NodeType": Shape("node type"),
+    "alloc.problems.operation.nodes:NodePool": Shape("node pool"),
+    "alloc.problems.operation.jobs:OperationJob": Shape("job", "id"),
+    "alloc.problems.operation.problem:RunningJob": Shape("running job", "job"),
+    "alloc.problems.operation.problem:NodePlan": Shape(
         "node",
         "node",
         fields={
             "jobs": Special(
-                type=Mapping[str, int],
+                type=lambda: Mapping[str, int],
                 write=lambda jobs, name: dict(jobs),
                 read=lambda jobs, shared, convert: tuple(jobs.items()),
             )
         },
     ),
-    OperationPlan: Shape(always=("postponed",)),
+    "alloc.problems.operation.problem:OperationPlan": Shape(always=("postponed",)),
 }
-for _class, _tag in _SOLUTIONS.items():
-    if not shape_of(_class).tag:  # those of instances say it by themselves
-        SHAPES[_class] = replace(shape_of(_class), tag=_tag, typed=False)

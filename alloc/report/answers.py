@@ -1,29 +1,31 @@
 """Answers as tables: what a solution of any family says, for terminals and pages alike.
 
 A solution that is a dataclass shows itself: its numbers and names as facts, its lists as tables.
-`tables_of` knows those that are better read in other words.
+`tables_of` knows those that are better read in other words, by the paths of their classes: who
+shows one loads no other.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import singledispatch
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from alloc.documents.shapes import as_record
 from alloc.families import Family
-from alloc.problems.allocation.solution import Allocation, Schedule
-from alloc.problems.colocation import Packing
-from alloc.problems.inference_sizing.plan import InferencePlan
-from alloc.problems.operation.problem import OperationPlan
-from alloc.problems.pipeline.problem import PipelinePlan
-from alloc.problems.pipeline.timetable import timetable
-from alloc.problems.project import ProjectPlan
-from alloc.problems.quota_planning.problem import QuotaPlan
+from alloc.family import path_of
 from alloc.progress import completions
 from alloc.result import Result
+
+if TYPE_CHECKING:
+    from alloc.problems.allocation.solution import Allocation, Schedule
+    from alloc.problems.colocation import Packing
+    from alloc.problems.inference_sizing.plan import InferencePlan
+    from alloc.problems.operation.problem import OperationPlan
+    from alloc.problems.pipeline.problem import PipelinePlan
+    from alloc.problems.project import ProjectPlan
+    from alloc.problems.quota_planning.problem import QuotaPlan
 
 Row = Sequence[object]
 _PLAIN = (str, bool, int, float, type(None))
@@ -100,7 +102,9 @@ def sensitivity_table(result: Result[Any], what: str) -> Table:
     return Table(columns, rows, "A little more, solved again")
 
 
-@singledispatch
+_IN_OTHER_WORDS: dict[str, Callable[[Any, Any], list[Table]]] = {}
+
+
 def tables_of(solution: Any, problem: Any) -> list[Table]:
     """Return the tables of a solution of any family.
 
@@ -111,6 +115,9 @@ def tables_of(solution: Any, problem: Any) -> list[Table]:
     problem
         What it answers.
     """
+    for path in map(path_of, type(solution).__mro__):
+        if path in _IN_OTHER_WORDS:
+            return _IN_OTHER_WORDS[path](solution, problem)
     record = as_record(solution, "solution")
     facts: list[Row] = []
     tables = []
@@ -131,8 +138,7 @@ def tables_of(solution: Any, problem: Any) -> list[Table]:
     return [*([Table(("what", "value"), facts)] if facts else []), *tables]
 
 
-@tables_of.register
-def _(allocation: Allocation, problem: Any) -> list[Table]:
+def _allocation(allocation: Allocation, problem: Any) -> list[Table]:
     rows = [
         (
             a.job,
@@ -148,8 +154,7 @@ def _(allocation: Allocation, problem: Any) -> list[Table]:
     return [Table(("job", "runs as", "hosts"), rows, note=note)]
 
 
-@tables_of.register
-def _(schedule: Schedule, problem: Any) -> list[Table]:
+def _schedule(schedule: Schedule, problem: Any) -> list[Table]:
     problem = problem.unfolded
     ends = completions(problem, schedule)
     rows: list[Row] = []
@@ -170,8 +175,7 @@ def _(schedule: Schedule, problem: Any) -> list[Table]:
     return [Table(("job", "arrival s", "start s", "end s", "JCT s", "runs as"), rows)]
 
 
-@tables_of.register
-def _(plan: OperationPlan, problem: Any) -> list[Table]:
+def _operation_plan(plan: OperationPlan, problem: Any) -> list[Table]:
     rows = [
         (node.node, node.type, ", ".join(f"{job} ({gpus})" for job, gpus in node.jobs))
         for node in plan.nodes
@@ -180,8 +184,7 @@ def _(plan: OperationPlan, problem: Any) -> list[Table]:
     return [Table(("node", "type", "jobs (GPUs)"), rows, "Nodes that are on", note)]
 
 
-@tables_of.register
-def _(plan: InferencePlan, problem: Any) -> list[Table]:
+def _inference_plan(plan: InferencePlan, problem: Any) -> list[Table]:
     rows = [
         (
             group.period,
@@ -197,14 +200,14 @@ def _(plan: InferencePlan, problem: Any) -> list[Table]:
     return [Table(columns, rows, "Replicas")]
 
 
-@tables_of.register
-def _(plan: QuotaPlan, problem: Any) -> list[Table]:
+def _quota_plan(plan: QuotaPlan, problem: Any) -> list[Table]:
     rows = [(q.tenant, q.gpu_type, q.gpu_milli / 1000) for q in plan.quotas]
     return [Table(("tenant", "GPU type", "GPUs"), rows, "Quotas")]
 
 
-@tables_of.register
-def _(plan: PipelinePlan, problem: Any) -> list[Table]:
+def _pipeline_plan(plan: PipelinePlan, problem: Any) -> list[Table]:
+    from alloc.problems.pipeline.timetable import timetable
+
     times, memory = plan.pass_s(problem), plan.peak_mib(problem)
     ends = (*plan.first_layers[1:], len(problem.layers))
     num = len(problem.devices)
@@ -221,8 +224,7 @@ def _(plan: PipelinePlan, problem: Any) -> list[Table]:
     return [Table(columns, rows, "Stages", note)]
 
 
-@tables_of.register
-def _(plan: ProjectPlan, problem: Any) -> list[Table]:
+def _project_plan(plan: ProjectPlan, problem: Any) -> list[Table]:
     rows: list[Row] = []
     for run in sorted(plan.runs, key=lambda run: run.start_s):
         activity = problem.activities[problem.position[run.activity]]
@@ -234,14 +236,26 @@ def _(plan: ProjectPlan, problem: Any) -> list[Table]:
     return [Table(columns, rows, "Runs")]
 
 
-@tables_of.register
-def _(packing: Packing, problem: Any) -> list[Table]:
+def _packing(packing: Packing, problem: Any) -> list[Table]:
     rows = [
         (number, ", ".join(f"{problem.kinds[j]} ({j})" for j in bundle), problem.worth(bundle))
         for number, bundle in enumerate(packing.gpus)
     ]
     note = f"{len(packing.left_out)} jobs do not run"
     return [Table(("GPU", "kinds (jobs)", "speed"), rows, "Jobs that share a GPU", note)]
+
+
+_IN_OTHER_WORDS |= {
+    "alloc.problems.allocation.solution:Allocation": _allocation,
+    "alloc.problems.allocation.solution:Schedule": _schedule,
+    "alloc.problems.operation.problem:OperationPlan": _operation_plan,
+    "alloc.problems.inference_sizing.plan:InferencePlan": _inference_plan,
+    "alloc.problems.quota_planning.problem:QuotaPlan": _quota_plan,
+    "alloc.problems.pipeline.problem:PipelinePlan": _pipeline_plan,
+    "alloc.problems.project:ProjectPlan": _project_plan,
+    "alloc.problems.colocation:Packing": _packing,
+}
+"""What makes the tables of a solution, by the path of its class."""
 
 
 def _members(record: Any, before: str = "") -> Iterator[tuple[str, Any]]:

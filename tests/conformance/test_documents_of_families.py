@@ -15,7 +15,9 @@ import alloc
 from alloc.documents.kinds import KINDS
 from alloc.errors import InstanceError
 from alloc.families import FAMILIES, load
+from alloc.family import path_of
 from alloc.problems.rank_mapping import RankMappingProblem
+from alloc.report.answers import _IN_OTHER_WORDS
 from alloc.topology.communication import CommunicationGraph
 from alloc.workload.parallelism import Parallelism
 
@@ -169,3 +171,20 @@ def test_every_kind_of_document_is_a_familys_or_no_familys() -> None:
     """No list by hand: a family that is registered brings its kinds."""
     theirs = {kind for family in FAMILIES.values() for kind in family.documents}
     assert set(KINDS) == theirs | {"result", "topology"}
+
+
+def test_documents_find_every_class_by_the_path_that_its_family_names() -> None:
+    """A kind is loaded when it is looked at, and a class from elsewhere would not be found."""
+    for kind in KINDS:
+        for one in KINDS[kind].types:
+            assert KINDS.of_type(one) == kind
+            assert load(path_of(one)) is one
+    for family in FAMILIES.values():
+        for path in (family.problem, family.solution):
+            assert path == "numpy:ndarray" or path_of(load(path)) == path
+
+
+def test_every_class_whose_answers_are_told_in_other_words_is_there() -> None:
+    """They go by paths, and a class that has moved would be shown field by field."""
+    solutions = {family.solution for family in FAMILIES.values()}
+    assert set(_IN_OTHER_WORDS) <= solutions

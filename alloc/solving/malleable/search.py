@@ -178,6 +178,8 @@ class Search:
             self._adopt(improver)
         self._adopt(improver)
         self.report(f"price-guided insertion: {self.value:.4f}, bound {self.bound:.4f}")
+        if self.gap <= OPTIMALITY_GAP:
+            return
         improver.target = self.bound * (1 + OPTIMALITY_GAP)
         improver.integer_master(0.3 * self.settings.seconds_left())
         self._adopt(improver)
@@ -347,17 +349,27 @@ class Search:
         the next.
         """
         while (listed := self._listed(relaxation)) is not None:
-            columns, excess, base, reach = listed
-            self._choose_first(columns, excess, base, reach)
+            reach = self._choose_first(relaxation, *listed)
             # Below a value that was aimed at there is nothing more; what is left lies above it.
             if self.gap <= OPTIMALITY_GAP or self.bound < reach or self.settings.time_is_up():
                 break
         return self.gap <= OPTIMALITY_GAP
 
     def _choose_first(
-        self, columns: list[Column], excess: Array, base: float, reach: float
-    ) -> None:
-        """Choose among the first of listed profiles, then among more, until all below are."""
+        self,
+        relaxation: Relaxation,
+        columns: list[Column],
+        excess: Array,
+        base: float,
+        reach: float,
+    ) -> float:
+        """Choose among the first of listed profiles, then among more, until all below are.
+
+        Returns
+        -------
+        float
+            How far the list reached at the end.
+        """
         few = _FIRST_PROFILES
         while self.gap > OPTIMALITY_GAP and not self.settings.time_is_up():
             left = int(np.searchsorted(excess, self.value - base, side="right"))
@@ -370,18 +382,29 @@ class Search:
             raw = self._choose(columns[:few], share * self.settings.seconds_left(), prove=last)
             if raw.status == "infeasible":
                 # It is not, for the incumbent is among the columns: nothing is proved.
-                return
+                return reach
             beyond = reach if last else min(reach, base + float(excess[few]))
             # Schedules outside the enumerated profiles are no better than the incumbent was.
             proved = min(raw.bound, self.value, beyond)
             if proved > self.bound:
                 self.bound, self.bound_proof = proved, raw.bound_proof
             if last or raw.status != "optimal":
-                return
+                return reach
+            if reach < self.value < before:
+                # Below a better schedule all may be listed: to go through what lies below a nearer
+                # value, and then through all, would be as much again.
+                whole = self._listed(relaxation, aims=1)
+                if whole is not None:
+                    columns, excess, base, reach = whole
+                    few = max(few, int(np.searchsorted(excess, self.bound - base, side="right")))
+                    left = len(columns)
             # What the first hold no better schedule of, all of them rarely do.
             few = few * _MORE_PROFILES if self.value < before else left
+        return reach
 
-    def _listed(self, relaxation: Relaxation) -> tuple[list[Column], Array, float, float] | None:
+    def _listed(
+        self, relaxation: Relaxation, aims: int = _MAX_AIMS
+    ) -> tuple[list[Column], Array, float, float] | None:
         """Return the profiles of all schedules below a value, by excess, and how far that reaches.
 
         The excess of a profile is what it costs its job above the cheapest; a schedule costs at
@@ -391,7 +414,7 @@ class Search:
         job_costs, constant = relaxation.relaxed(self.data)
         constant -= float((relaxation.prices @ self.data.rows.capacity).sum())
         reach, profiles = self.value, None
-        for _ in range(_MAX_AIMS):
+        for _ in range(aims):
             if reach >= self._too_many or self.settings.time_is_up():
                 break
             profiles = enumerate_profiles(
