@@ -241,6 +241,16 @@ class PricesOfTime:
         inside = np.maximum(inside, 0.0) / np.diff(edges)
         return math.fsum(least), pool.load[chosen].T @ inside
 
+    def least(self, prices: Array) -> Array:
+        """Return what each job costs at least at prices, what it takes included, shape (J,).
+
+        Parameters
+        ----------
+        prices
+            As in `relaxed`.
+        """
+        return self.pool.least(self._priced(prices).min(axis=1))[0]
+
     def starts_within(self, prices: Array, value: float) -> tuple[Array, Array]:
         """Return between which starts each way can be in a schedule of at most a cost, (N,) each.
 

@@ -22,12 +22,16 @@ from alloc.formulation import Array, ArrayModel, CpSatModel, RawResult
 from alloc.models.moldable.bounds import Pool, PricesOfTime, least_peak, pool_of
 from alloc.models.moldable.cpsat_model import Builder
 from alloc.models.moldable.data import MoldableData, moldable_data
+from alloc.models.moldable.host_classes import host_classes, modes_of
 from alloc.models.moldable.serial import Plan, plan_of
 from alloc.problems.allocation.instance import Instance
 from alloc.problems.allocation.solution import Schedule, Solution
+from alloc.solving.moldable.exact import Exact
 from alloc.solving.moldable.filling import lower_peak
+from alloc.solving.moldable.host_sets import MAX_JOBS
 from alloc.solving.moldable.lists import first_lists, improved_list, value_of
 from alloc.solving.moldable.neighbourhoods import Neighbourhoods
+from alloc.solving.moldable.sequence_master import SequenceMaster
 from alloc.solving.outcome import Outcome, Progress, Settings
 
 _SHARE = 0.94
@@ -35,6 +39,10 @@ _SHARE = 0.94
 _LISTS, _MOVES, _MOVES_OF_PEAKS, _BOUND, _WHOLE = 0.1, 0.35, 0.13, 0.55, 0.8
 """By when lists, moves in them (of peaks fewer: hosts are filled then), the bound and CP-SAT on all
 jobs end, as shares of the time."""
+_SEQUENCES, _EXACT = 0.3, 0.7
+"""By when the bound of sequences and the listing of all schedules near the bound end."""
+_MAX_MODES = 1000
+"""Modes up to which sequences are searched: beyond, the area says nearly as much."""
 _FILLED, _FILLED_OF_FEW = 0.9, 0.3
 """By when the filling of hosts for guesses of a peak ends; sooner where CP-SAT gets all jobs."""
 _FAILURES_OF_FEW = 3
@@ -128,6 +136,7 @@ class _Search:
         self.conflict: str | None = None
         self.bound, self.proof = self._alone(), "recomputed"
         self._prices: tuple[PricesOfTime, Array, float] | None = None
+        self.classes = host_classes(self.data)
         self._peaks = 0.0
 
     bound: float
@@ -162,6 +171,8 @@ class _Search:
         if self.is_closed:
             return
         self._bounds()
+        if not self.is_closed:
+            self._exact()
         self._fill()
         most = _MAX_OF_SUMS if self._is_sum and self.plan is not None else _MAX_PLACEMENTS
         if self._num_placements <= most and not self.is_closed:
@@ -238,19 +249,48 @@ class _Search:
         if self.plan is not None:
             ends = self.plan.completion
         peaks = [least_peak(pool, peak, float(peak.at(ends).max()), solve) for peak in level.peaks]
+        modes = modes_of(data, self.classes)
+        if len(modes.total) and len(modes.job) <= _MAX_MODES:
+            master = SequenceMaster(modes, self._by(_SEQUENCES))
+            peaks = [
+                master.least_peak(peak, low, float(peak.at(ends).max()))
+                for peak, low in zip(level.peaks, peaks, strict=True)
+            ]
         alone = float(level.jobs.at(data.earliest_end).sum())
         self._peaks = sum(peaks)
         self._raise(alone + self._peaks, "recomputed")
         if self._is_sum:
-            self._raise(self._priced(pool, end_s, brief) + self._peaks, "recomputed")
+            self._raise(self._priced(pool, brief) + self._peaks, "recomputed")
         self.report(f"bounds in numpy: {self.bound:g}")
 
-    def _priced(self, pool: Pool, end_s: float, brief: Settings) -> float:
+    def _exact(self) -> None:
+        """List all schedules within some distance of the bound, where hosts are units alone."""
+        level = self.data.target.level
+        if self.classes is None or self.plan is None or self.data.target.held:
+            return
+        if self.data.num_jobs > MAX_JOBS or (level.peaks and not level.is_peak):
+            return
+        brief = self._by(_EXACT)
+        exact = Exact(self.data, self.classes, brief, self.report)
+        if level.is_peak:
+            bound, plan = exact.of_peak(level.peaks[0], self.value, self.bound)
+        else:
+            bound, plan = exact.of_costs(self.value, self._last_moment())
+        self._take(plan)
+        self._raise(min(bound, self.value), "recomputed")
+        self.report(f"all schedules near the bound: {self.value:g}, bound {self.bound:g}")
+
+    def _last_moment(self) -> float:
+        """Return where the grid of prices ends, seconds."""
+        end_s = self.data.end_of_all if self.plan is None else float(self.plan.completion.max())
+        return max(_AHEAD * end_s, float(self.data.release.max()) * (1 + 1e-9))
+
+    def _priced(self, pool: Pool, brief: Settings) -> float:
         """Return the bound of prices of time on the costs of single jobs."""
         data, level = self.data, self.data.target.level
         number = int(np.clip(_CELLS / len(pool.job), _MIN_MOMENTS, _MAX_MOMENTS))
         slot_s = data.instance.slot_s
-        last = max(_AHEAD * end_s, float(data.release.max()) * (1 + 1e-9))
+        last = self._last_moment()
         if slot_s is None:
             edges: Array = np.linspace(0.0, last, number + 1)
         else:
