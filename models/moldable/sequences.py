@@ -183,7 +183,7 @@ class UnitSequences:
             to_go, _ = self.best(row, worth[:, row])
             spent = to_go[0] - to_go
             paid.append(lambda moment_s, spent=spent: spent[self.cell(moment_s)])
-            end.append(float(spent[-1]))
+            end.append(float(to_go[0]))  # what takes no whole cell runs at the end of all still
         value = np.where(self.able, (modes.amount * worth).sum(axis=1), np.inf)
         least = np.minimum.reduceat(value, np.flatnonzero(np.diff(modes.job, prepend=-1)))
         return TimePrices(np.asarray(least), tuple(paid), tuple(end))

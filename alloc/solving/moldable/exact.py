@@ -74,6 +74,9 @@ class Hosts:
         Limits.
     report
         Takes a line of progress.
+    beam
+        States to go on with where there are more, for good schedules without a proof; None: none
+        are left out.
     """
 
     def __init__(
@@ -82,8 +85,9 @@ class Hosts:
         classes: Sequence[HostClass],
         settings: Settings,
         report: Progress,
+        beam: int | None = None,
     ) -> None:
-        self._data, self._classes = data, list(classes)
+        self._data, self._classes, self._beam = data, list(classes), beam
         self._settings, self._report = settings, report
         self._least = [0.0] * len(self._classes)
 
@@ -110,12 +114,14 @@ class Hosts:
         for row, own in enumerate(self._classes):
             room = limit - (others - self._least[row]) + _ROUNDING * scale
             program = HostProgram(data, own, row, prices, deadline, peak)
-            found = program.sets(room, _MAX_STATES, self._settings.time_is_up)
+            found = program.sets(
+                room, self._beam or _MAX_STATES, self._settings.time_is_up, self._beam is not None
+            )
             if found is None:
                 return None
             sets.append(found)
-            # All that have less are listed.
-            self._least[row] = max(float(found.excess.min(initial=room)), 0.0)
+            if found.is_whole:  # all that have less are listed
+                self._least[row] = max(float(found.excess.min(initial=room)), 0.0)
         empty = [
             own.units * end for own, end in zip(self._classes, prices.end, strict=True)
         ]
@@ -126,7 +132,9 @@ class Hosts:
         number = sum(len(own.jobs) for own in sets)
         self._report(f"{number} sets of jobs for a host: {cover.value:g}")
         plan = self._plan(sets, cover.choice) if math.isfinite(cover.value) else None
-        return Listing(min(cover.least, limit), plan, cover.least >= limit)
+        is_whole = cover.least >= limit and all(own.is_whole for own in sets)
+        least = min(cover.least, limit) if all(own.is_whole for own in sets) else 0.0
+        return Listing(least, plan, is_whole)
 
     def _plan(self, sets: Sequence[HostSets], chosen: Sequence[tuple[int, int]]) -> Plan:
         """Return the schedule of a choice of sets."""
@@ -161,6 +169,8 @@ class Exact:
         Limits.
     report
         Takes a line of progress.
+    beam
+        As in `Hosts`.
     """
 
     def __init__(
@@ -169,22 +179,22 @@ class Exact:
         classes: tuple[HostClass, ...],
         settings: Settings,
         report: Progress,
+        beam: int | None = None,
     ) -> None:
-        self._data, self._classes = data, classes
+        self._data, self._classes, self._beam = data, classes, beam
         self._settings, self._report = settings, report
         self._modes = modes_of(data, classes)
 
-    def of_costs(self, value: float, last_s: float) -> tuple[float, Plan | None]:
+    def of_costs(self, value: float, prices: TimePrices) -> tuple[float, Plan | None]:
         """Return a bound of the costs, and the best schedule if it was listed.
 
         Parameters
         ----------
         value
             Costs of a schedule, more than the bound.
-        last_s
-            End of the grid of prices, seconds: beyond, time is free.
+        prices
+            Prices of time.
         """
-        prices = self._prices(value, last_s)
         low = math.fsum(prices.least) - prices.offered(self._modes.total)
         room = value * (1 - _BETTER) - low
         hosts = Hosts(self._data, self._classes, self._settings, self._report)
@@ -203,8 +213,16 @@ class Exact:
                 break
         return bound, best
 
-    def _prices(self, value: float, last_s: float) -> TimePrices:
-        """Return prices of time for the costs, with a row for each class of hosts."""
+    def prices(self, value: float, last_s: float) -> TimePrices:
+        """Return prices of time for the costs, with a row for each class of hosts.
+
+        Parameters
+        ----------
+        value
+            Costs of a schedule, more than 0.
+        last_s
+            End of the grid of prices, seconds: beyond, time is free.
+        """
         data, modes = self._data, self._modes
         pool = Pool(data, modes.job, modes.run, modes.hold, modes.amount / modes.total)
         number = int(np.clip(_CELLS // len(modes.job), _MIN_MOMENTS, _MAX_MOMENTS))
@@ -247,11 +265,18 @@ class Exact:
                 if prices is None:
                     break
                 limit = prices.offered(self._modes.total) - math.fsum(prices.least)
-                hosts = Hosts(self._data, self._classes, self._settings, self._report)
+                hosts = Hosts(
+                    self._data, self._classes, self._settings, self._report, self._beam
+                )
                 listing = hosts.listed(prices, limit, deadline, peak)
-                if listing is None or not listing.is_whole:
-                    return bound, None if listing is None else listing.plan
+                if listing is None:
+                    break
                 if listing.plan is not None:
-                    return self._data.target.value(listing.plan.completion), listing.plan
+                    least = self._data.target.value(listing.plan.completion)
+                    return (least if listing.is_whole else bound), listing.plan
+                if not listing.is_whole:
+                    if self._beam is None:
+                        break
+                    continue
             bound = guess
         return bound, None

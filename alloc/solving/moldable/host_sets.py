@@ -29,6 +29,10 @@ MAX_JOBS = 62
 _NEAR, _FAR = 8, 64
 """States of the same jobs, ordered by their excess, that each is compared with: first the nearest
 ones, which leave out most, then more."""
+_BEFORE = 4
+"""Times as many states may there be before those that others are as good as are left out."""
+_OF_A_SET = 4
+"""States of the same jobs that a beam keeps: many of one set leave no room for others."""
 _ROUNDING = 1e-12
 """Relative lateness that counts as none, as in the data."""
 
@@ -47,12 +51,15 @@ class HostSets:
         Their share of what exceeds the bound, shape (K,).
     steps
         The ways that are started one after the other, for each set.
+    is_whole
+        Whether none is left out.
     """
 
     jobs: Index
     cost: Array
     excess: Array
     steps: Callable[[int], list[int]]
+    is_whole: bool = True
 
 
 @dataclass
@@ -147,7 +154,9 @@ class HostProgram:
             if own.amount[n] and data.release[j] + way.run_s <= self._deadline[j]
         ]
 
-    def sets(self, limit: float, max_states: int, is_over: Callable[[], bool]) -> HostSets | None:
+    def sets(
+        self, limit: float, max_states: int, is_over: Callable[[], bool], some: bool = False
+    ) -> HostSets | None:
         """Return the sets whose excess is within a limit; None where there are too many states.
 
         Parameters
@@ -158,6 +167,8 @@ class HostProgram:
             States after the same number of starts, at most.
         is_over
             Says whether time is up; then too None is returned.
+        some
+            Whether to go on with the best states where there are too many (beam search).
         """
         units = self._own.units
         nothing, start = np.zeros(1), np.zeros(1, dtype=np.int64)
@@ -170,7 +181,7 @@ class HostProgram:
             start,
             start,
         )
-        every = [states]
+        every, is_whole = [states], True
         while len(states.jobs):
             parts, number = [], 0
             for way in self._ways:
@@ -179,15 +190,20 @@ class HostProgram:
                 if (part := self._started(states, way, limit)) is not None:
                     parts.append(part)
                     number += len(part.jobs)
-                    if number > 4 * max_states:
+                    if number > _BEFORE * max_states and not some:
                         return None
             if not parts:
                 break
-            states = _undominated(_States.joined(parts))
+            states = _States.joined(parts)
+            if number > _BEFORE * max_states:
+                states, is_whole = _lowest(states, _BEFORE * max_states), False
+            states = _undominated(states)
             if len(states.jobs) > max_states:
-                return None
+                if not some:
+                    return None
+                states, is_whole = _varied(states, max_states), False
             every.append(states)
-        return self._best(every, limit)
+        return self._best(every, limit, is_whole)
 
     def _started(
         self, states: _States, way: tuple[int, int, int, float, float], limit: float
@@ -229,7 +245,7 @@ class HostProgram:
             np.full(len(keep), n, dtype=np.int64),
         )
 
-    def _best(self, every: list[_States], limit: float) -> HostSets:
+    def _best(self, every: list[_States], limit: float, is_whole: bool) -> HostSets:
         """Return the cheapest state of each set that is within the limit to the end of time."""
         cost = np.concatenate([s.cost for s in every])
         excess = self._own.units * self._end - np.concatenate([s.least for s in every])
@@ -250,7 +266,7 @@ class HostProgram:
                 at, depth = int(every[depth].before[at]), depth - 1
             return found[::-1]
 
-        return HostSets(sets, cost[chosen], excess[chosen], steps)
+        return HostSets(sets, cost[chosen], excess[chosen], steps, is_whole)
 
 
 def _undominated(states: _States) -> _States:
@@ -270,3 +286,17 @@ def _undominated(states: _States) -> _States:
             worse[behind + distance] = True
         states = states.taken(np.flatnonzero(~worse))
     return states
+
+
+def _lowest(states: _States, number: int) -> _States:
+    """Return so many states of the least excess."""
+    return states.taken(np.argpartition(states.excess, number)[:number])
+
+
+def _varied(states: _States, number: int) -> _States:
+    """Return so many states of the least excess, few of the same jobs; they come by jobs."""
+    new = np.diff(states.jobs, prepend=-1) != 0
+    first = np.flatnonzero(new)
+    rank = np.arange(len(states.jobs)) - first[np.cumsum(new) - 1]
+    states = states.taken(np.flatnonzero(rank < _OF_A_SET))
+    return states if len(states.jobs) <= number else _lowest(states, number)

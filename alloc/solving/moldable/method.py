@@ -22,11 +22,13 @@ from alloc.formulation import Array, ArrayModel, CpSatModel, RawResult
 from alloc.models.moldable.bounds import Pool, PricesOfTime, least_peak, pool_of
 from alloc.models.moldable.cpsat_model import Builder
 from alloc.models.moldable.data import MoldableData, moldable_data
-from alloc.models.moldable.host_classes import host_classes, modes_of
+from alloc.models.moldable.host_classes import HostClass, host_classes, modes_of
+from alloc.models.moldable.sequences import TimePrices
 from alloc.models.moldable.serial import Plan, plan_of
 from alloc.problems.allocation.instance import Instance
 from alloc.problems.allocation.solution import Schedule, Solution
 from alloc.solving.moldable.exact import Exact
+from alloc.solving.moldable.exchanges import Exchanges
 from alloc.solving.moldable.filling import lower_peak
 from alloc.solving.moldable.host_sets import MAX_JOBS
 from alloc.solving.moldable.lists import first_lists, improved_list, value_of
@@ -39,8 +41,9 @@ _SHARE = 0.94
 _LISTS, _MOVES, _MOVES_OF_PEAKS, _BOUND, _WHOLE = 0.1, 0.35, 0.13, 0.55, 0.8
 """By when lists, moves in them (of peaks fewer: hosts are filled then), the bound and CP-SAT on all
 jobs end, as shares of the time."""
-_SEQUENCES, _EXACT = 0.3, 0.7
-"""By when the bound of sequences and the listing of all schedules near the bound end."""
+_SEQUENCES, _EXCHANGES, _EXACT = 0.3, 0.6, 0.8
+"""By when the bound of sequences, exchanges of hosts and the listing of all schedules near the
+bound end."""
 _MAX_MODES = 1000
 """Modes up to which sequences are searched: beyond, the area says nearly as much."""
 _FILLED, _FILLED_OF_FEW = 0.9, 0.3
@@ -264,21 +267,38 @@ class _Search:
         self.report(f"bounds in numpy: {self.bound:g}")
 
     def _exact(self) -> None:
-        """List all schedules within some distance of the bound, where hosts are units alone."""
-        level = self.data.target.level
-        if self.classes is None or self.plan is None or self.data.target.held:
+        """List all schedules within some distance of the bound, and let hosts exchange jobs.
+
+        Only where hosts are units of one resource each.
+        """
+        level, classes = self.data.target.level, self.classes
+        if classes is None or self.plan is None or self.data.target.held or self.value <= 0:
             return
-        if self.data.num_jobs > MAX_JOBS or (level.peaks and not level.is_peak):
+        if level.peaks and not level.is_peak:
             return
-        brief = self._by(_EXACT)
-        exact = Exact(self.data, self.classes, brief, self.report)
-        if level.is_peak:
+        brief, prices = self._by(_EXACT), None
+        exact = Exact(self.data, classes, brief, self.report)
+        if not level.is_peak:
+            prices = exact.prices(self.value, self._last_moment())
+        if sum(len(own.hosts) for own in classes) > 1:
+            self._exchange(classes, prices)
+        if self.data.num_jobs > MAX_JOBS or self.is_closed:
+            return
+        if prices is None:
             bound, plan = exact.of_peak(level.peaks[0], self.value, self.bound)
         else:
-            bound, plan = exact.of_costs(self.value, self._last_moment())
+            bound, plan = exact.of_costs(self.value, prices)
         self._take(plan)
         self._raise(min(bound, self.value), "recomputed")
         self.report(f"all schedules near the bound: {self.value:g}, bound {self.bound:g}")
+
+    def _exchange(self, classes: tuple[HostClass, ...], prices: TimePrices | None) -> None:
+        """Let some hosts at a time deal out their jobs anew."""
+        assert self.plan is not None
+        brief = self._by(_EXCHANGES)
+        around = Exchanges(self.data, classes, self.plan, prices, brief, self._take)
+        around.run(lambda value: is_within(value, min(self.bound, value), OPTIMALITY_GAP / 2))
+        self.report(f"{around.steps} exchanges of hosts: {self.value:g}")
 
     def _last_moment(self) -> float:
         """Return where the grid of prices ends, seconds."""
