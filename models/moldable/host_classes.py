@@ -110,11 +110,7 @@ def host_classes(data: MoldableData) -> tuple[HostClass, ...] | None:
             tuple(data.host_of_row[row] for row in rows),
             units,
             np.array(amounts, dtype=np.int64),
-            {
-                (data.host_of_row[row], n): p
-                for row in rows
-                for n, (_, p) in use[row].items()
-            },
+            {(data.host_of_row[row], n): p for row in rows for n, (_, p) in use[row].items()},
         )
         for (units, amounts), rows in found.items()
     )

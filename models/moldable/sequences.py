@@ -1,10 +1,10 @@
 """What units of a row can run one after the other: a bound of peaks, and prices of their time.
 
-Every unit of a row - a GPU of a host, or of the cluster - runs a sequence of jobs, for what overlaps
-in time has units of its own (intervals are coloured with as many colours as overlap). So if all
-jobs keep their deadlines, then with a worth ``v_mr >= 0`` of each mode on each of its units
+Every unit of a row - a GPU of a host, or of the cluster - runs a sequence of jobs, for what
+overlaps in time has units of its own (intervals are coloured with as many colours as overlap). So
+if all jobs keep their deadlines, then with a worth ``v_mr >= 0`` of each mode on each of its units
 
-    sum_j min over modes sum_r use_mr v_mr  <=  sum_r B_r max over sequences of row r of their worth.
+    sum_j min over modes sum_r use_mr v_mr  <=  sum_r B_r max over sequences of r of their worth.
 
 Where this fails for one worth, no schedule keeps the deadlines. The area is the worth that is the
 run time; the best worths are duals of a linear program over sequences (Gilmore, Gomory). They know
@@ -45,9 +45,10 @@ _WORTHLESS = 1e-12
 class TimePrices:
     """Prices of the time of units, and what each job costs at least at them.
 
-    A host whose units become free at ``f_1, ..., f_u`` after running the jobs S in modes that cost c
-    has an *excess* of at least ``c - sum_S least_j + sum_i paid(f_i)``; all hosts together exceed a
-    bound by the sum of theirs, each with ``paid(f_i)`` at the end of time.
+    A host whose units become free at ``f_1, ..., f_u`` after it ran the jobs S at a cost of c has
+    an *excess* of at least ``c - sum_S least_j + sum_i paid(f_i)``. All hosts together exceed the
+    bound ``sum_j least_j - sum_r B_r end_r`` by the sum of theirs, each with ``end`` for
+    ``paid(f_i)``.
 
     Parameters
     ----------

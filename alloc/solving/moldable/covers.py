@@ -151,9 +151,7 @@ class Covers:
                 own, np.zeros(len(own)), np.ones(len(own)), starts, row, np.ones(len(row))
             )
         dear = _DEAR * max(float(np.abs(own).max(initial=0.0)) for own in above)
-        program.add_columns(
-            dear * ones, 0 * ones, ones, np.arange(number), np.arange(number), ones
-        )
+        program.add_columns(dear * ones, 0 * ones, ones, np.arange(number), np.arange(number), ones)
         return program.optimum("the master of hosts", seconds).duals[:number]
 
 

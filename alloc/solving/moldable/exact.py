@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -122,9 +123,7 @@ class Hosts:
             sets.append(found)
             if found.is_whole:  # all that have less are listed
                 self._least[row] = max(float(found.excess.min(initial=room)), 0.0)
-        empty = [
-            own.units * end for own, end in zip(self._classes, prices.end, strict=True)
-        ]
+        empty = [own.units * end for own, end in zip(self._classes, prices.end, strict=True)]
         covers = Covers(sets, hosts, empty, data.num_jobs, peak is not None)
         cover = covers.best(
             limit + _ROUNDING * scale, self._settings.time_is_up, self._settings.seconds_left()
@@ -236,7 +235,7 @@ class Exact:
         spent /= factor * modes.total[:, None]
         return TimePrices(
             priced.least(prices) / factor,
-            tuple(lambda moment, own=own: np.interp(moment, edges, own) for own in spent),
+            tuple(partial(_between, edges=edges, own=own) for own in spent),
             tuple(float(own[-1]) for own in spent),
         )
 
@@ -265,9 +264,7 @@ class Exact:
                 if prices is None:
                     break
                 limit = prices.offered(self._modes.total) - math.fsum(prices.least)
-                hosts = Hosts(
-                    self._data, self._classes, self._settings, self._report, self._beam
-                )
+                hosts = Hosts(self._data, self._classes, self._settings, self._report, self._beam)
                 listing = hosts.listed(prices, limit, deadline, peak)
                 if listing is None:
                     break
@@ -280,3 +277,8 @@ class Exact:
                     continue
             bound = guess
         return bound, None
+
+
+def _between(moment: Array, edges: Array, own: Array) -> Array:
+    """Return values at moments between edges that have them."""
+    return np.asarray(np.interp(moment, edges, own))

@@ -196,9 +196,7 @@ class Exchanges:
             ways=tuple(data.ways[j] for j in jobs),
         )
 
-    def _classes_of(
-        self, chosen: set[int], jobs: Index
-    ) -> tuple[tuple[HostClass, ...], list[int]]:
+    def _classes_of(self, chosen: set[int], jobs: Index) -> tuple[tuple[HostClass, ...], list[int]]:
         """Return some hosts in classes, for some jobs, and the rows of these classes."""
         ways = [n for j in jobs for n in range(self._first[j], self._first[j + 1])]
         number = {n: k for k, n in enumerate(ways)}

@@ -229,9 +229,7 @@ class HostProgram:
             cost = states.cost[at] + costs.base[j] + costs.rate[j] * end + costs.late[j] * beyond
             excess = excess + cost
         else:
-            cost = np.maximum(
-                states.cost[at], self._peak.slope[j] * (end - self._peak.origin[j])
-            )
+            cost = np.maximum(states.cost[at], self._peak.slope[j] * (end - self._peak.origin[j]))
         keep = np.flatnonzero(excess <= limit)
         if not len(keep):
             return None

@@ -120,9 +120,7 @@ class _Master:
         Sequences of each row, to which new ones are added.
     """
 
-    def __init__(
-        self, sequences: UnitSequences, known: list[dict[tuple[int, ...], None]]
-    ) -> None:
+    def __init__(self, sequences: UnitSequences, known: list[dict[tuple[int, ...], None]]) -> None:
         self._sequences, self._known = sequences, known
         modes = sequences.modes
         num_jobs, num_rows = modes.data.num_jobs, len(modes.total)
