@@ -70,6 +70,8 @@ class Pool:
         Seconds from start to completion and to the end of the run, shape (N,).
     load
         Use of each row as a share of what there is, shape (N, R).
+    has_functions
+        Whether some rows are of dual feasible functions.
     """
 
     data: MoldableData
@@ -77,6 +79,7 @@ class Pool:
     run: Array
     hold: Array
     load: Array
+    has_functions: bool = False
 
     @cached_property
     def first(self) -> Index:
@@ -116,6 +119,7 @@ def pool_of(data: MoldableData) -> Pool:
         np.array([way.run_s for _, way in ways]),
         np.array([way.hold_s for _, way in ways]),
         np.unique(load, axis=1) if load.shape[1] else np.zeros((len(ways), 1)),
+        bool(more),
     )
 
 

@@ -37,7 +37,7 @@ _SHARES = (0.125, 0.25, 0.5, 0.75, 1.0)
 a factor with each, and the best of all is often near."""
 _BETTER = 0.4 * OPTIMALITY_GAP
 """By what share of the value a schedule must be better to be sought."""
-_CELLS, _MIN_MOMENTS, _MAX_MOMENTS = 60_000, 40, 240
+_CELLS, _MIN_MOMENTS, _MAX_MOMENTS = 120_000, 40, 240
 """Modes times moments of the grid of prices, and the moments: some milliseconds an evaluation."""
 _VALUE = 1000.0
 """Value of the best schedule in the units of the ascent, whose smallest step is absolute."""
