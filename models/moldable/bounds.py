@@ -70,6 +70,8 @@ class Pool:
         Seconds from start to completion and to the end of the run, shape (N,).
     load
         Use of each row as a share of what there is, shape (N, R).
+    has_functions
+        Whether some rows are of dual feasible functions.
     """
 
     data: MoldableData
@@ -77,6 +79,7 @@ class Pool:
     run: Array
     hold: Array
     load: Array
+    has_functions: bool = False
 
     @cached_property
     def first(self) -> Index:
@@ -116,6 +119,7 @@ def pool_of(data: MoldableData) -> Pool:
         np.array([way.run_s for _, way in ways]),
         np.array([way.hold_s for _, way in ways]),
         np.unique(load, axis=1) if load.shape[1] else np.zeros((len(ways), 1)),
+        bool(more),
     )
 
 
@@ -240,6 +244,16 @@ class PricesOfTime:
         inside = np.minimum(end[:, None], edges[1:]) - np.maximum(start[:, None], edges[:-1])
         inside = np.maximum(inside, 0.0) / np.diff(edges)
         return math.fsum(least), pool.load[chosen].T @ inside
+
+    def least(self, prices: Array) -> Array:
+        """Return what each job costs at least at prices, what it takes included, shape (J,).
+
+        Parameters
+        ----------
+        prices
+            As in `relaxed`.
+        """
+        return self.pool.least(self._priced(prices).min(axis=1))[0]
 
     def starts_within(self, prices: Array, value: float) -> tuple[Array, Array]:
         """Return between which starts each way can be in a schedule of at most a cost, (N,) each.

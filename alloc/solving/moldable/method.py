@@ -22,19 +22,33 @@ from alloc.formulation import Array, ArrayModel, CpSatModel, RawResult
 from alloc.models.moldable.bounds import Pool, PricesOfTime, least_peak, pool_of
 from alloc.models.moldable.cpsat_model import Builder
 from alloc.models.moldable.data import MoldableData, moldable_data
+from alloc.models.moldable.host_classes import HostClass, host_classes, modes_of
+from alloc.models.moldable.sequences import TimePrices
 from alloc.models.moldable.serial import Plan, plan_of
 from alloc.problems.allocation.instance import Instance
 from alloc.problems.allocation.solution import Schedule, Solution
+from alloc.solving.moldable.exact import Exact
+from alloc.solving.moldable.exchanges import Exchanges
 from alloc.solving.moldable.filling import lower_peak
+from alloc.solving.moldable.host_sets import MAX_JOBS
 from alloc.solving.moldable.lists import first_lists, improved_list, value_of
 from alloc.solving.moldable.neighbourhoods import Neighbourhoods
+from alloc.solving.moldable.packing import Packing
+from alloc.solving.moldable.sequence_master import SequenceMaster
 from alloc.solving.outcome import Outcome, Progress, Settings
 
 _SHARE = 0.94
 """Of the time for the search: the rest is for a last step of CP-SAT, and for the checker."""
-_LISTS, _MOVES, _MOVES_OF_PEAKS, _BOUND, _WHOLE = 0.1, 0.35, 0.13, 0.55, 0.8
-"""By when lists, moves in them (of peaks fewer: hosts are filled then), the bound and CP-SAT on all
-jobs end, as shares of the time."""
+_LISTS, _MOVES, _FEW_MOVES, _BOUND, _WHOLE = 0.1, 0.35, 0.13, 0.55, 0.8
+"""By when lists, moves in them (few where hosts are packed or exchange jobs later), the bound and
+CP-SAT on all jobs end, as shares of the time."""
+_SEQUENCES, _PACKED, _EXCHANGES, _EXACT = 0.3, 0.45, 0.65, 0.8
+"""By when the bound of sequences, the packing of hosts, exchanges of hosts and the listing of all
+schedules near the bound end."""
+_ABOVE = (0.04, 0.02, 0.01)
+"""By what shares of the bound packing guesses more: what then is left over is little."""
+_MAX_MODES = 1000
+"""Modes up to which sequences are searched: beyond, the area says nearly as much."""
 _FILLED, _FILLED_OF_FEW = 0.9, 0.3
 """By when the filling of hosts for guesses of a peak ends; sooner where CP-SAT gets all jobs."""
 _FAILURES_OF_FEW = 3
@@ -128,6 +142,9 @@ class _Search:
         self.conflict: str | None = None
         self.bound, self.proof = self._alone(), "recomputed"
         self._prices: tuple[PricesOfTime, Array, float] | None = None
+        self._time_prices: TimePrices | None = None
+        self.classes = host_classes(self.data)
+        self._modes = modes_of(self.data, self.classes)
         self._peaks = 0.0
 
     bound: float
@@ -162,8 +179,12 @@ class _Search:
         if self.is_closed:
             return
         self._bounds()
+        if not self.is_closed:
+            self._exact()
         self._fill()
         most = _MAX_OF_SUMS if self._is_sum and self.plan is not None else _MAX_PLACEMENTS
+        if self._time_prices is not None:
+            most = 0  # what could be listed is proved, and CP-SAT says less of sums
         if self._num_placements <= most and not self.is_closed:
             self._whole()
         if self.plan is None or self.is_closed or self.infeasible:
@@ -202,7 +223,8 @@ class _Search:
         self.report(f"lists: {self.value:g}, each job alone {self.bound:g}")
         if best is not None and not self.is_closed:
             rng = np.random.default_rng(self.settings.seed)
-            brief = self._by(_MOVES if self._is_sum else _MOVES_OF_PEAKS)
+            many = self._is_sum and self.classes is None
+            brief = self._by(_MOVES if many else _FEW_MOVES)
             patience = min(_PATIENCE, _PATIENCE_SQUARE * self.data.num_jobs**2)
             found = improved_list(self.data, best, rng, brief.time_is_up, patience)
             self._take(found[0])
@@ -238,19 +260,94 @@ class _Search:
         if self.plan is not None:
             ends = self.plan.completion
         peaks = [least_peak(pool, peak, float(peak.at(ends).max()), solve) for peak in level.peaks]
+        modes = self._modes
+        if len(modes.total) and len(modes.job) <= _MAX_MODES:
+            master = SequenceMaster(modes, self._by(_SEQUENCES))
+            peaks = [
+                master.least_peak(peak, low, float(peak.at(ends).max()))
+                for peak, low in zip(level.peaks, peaks, strict=True)
+            ]
         alone = float(level.jobs.at(data.earliest_end).sum())
         self._peaks = sum(peaks)
         self._raise(alone + self._peaks, "recomputed")
         if self._is_sum:
-            self._raise(self._priced(pool, end_s, brief) + self._peaks, "recomputed")
+            self._price_hosts(brief)
+        if self._is_sum and (self._time_prices is None or pool.has_functions):
+            self._raise(self._priced(pool, brief) + self._peaks, "recomputed")
         self.report(f"bounds in numpy: {self.bound:g}")
 
-    def _priced(self, pool: Pool, end_s: float, brief: Settings) -> float:
+    def _price_hosts(self, brief: Settings) -> None:
+        """Set prices of time for classes of hosts, where these and costs of single jobs are all."""
+        if self.classes is None or self.plan is None or self.value <= 0:
+            return
+        if self.data.target.held or self.data.target.level.peaks:
+            return
+        exact = Exact(self.data, self.classes, brief, self.report)
+        prices = exact.prices(self.value, self._last_moment())
+        self._time_prices = prices
+        self._raise(math.fsum(prices.least) - prices.offered(self._modes.total), "recomputed")
+
+    def _exact(self) -> None:
+        """List all schedules within some distance of the bound, and let hosts exchange jobs.
+
+        Only where hosts are units of one resource each.
+        """
+        level, classes = self.data.target.level, self.classes
+        if classes is None or self.plan is None or self.data.target.held or self.value <= 0:
+            return
+        if level.peaks and not level.is_peak:
+            return
+        if level.is_peak:
+            self._pack(classes)
+        prices = self._time_prices
+        exact = Exact(self.data, classes, self._by(_EXACT), self.report)
+        if sum(len(own.hosts) for own in classes) > 1:
+            self._exchange(classes, prices)
+        if self.data.num_jobs > MAX_JOBS or self.is_closed:
+            return
+        if prices is None:
+            bound, plan = exact.of_peak(level.peaks[0], self.value, self.bound)
+        else:
+            bound, plan = exact.of_costs(self.value, prices)
+        self._take(plan)
+        self._raise(min(bound, self.value), "recomputed")
+        self.report(f"all schedules near the bound: {self.value:g}, bound {self.bound:g}")
+
+    def _pack(self, classes: tuple[HostClass, ...]) -> None:
+        """Fill hosts one after the other for guesses of a peak, a little above the bound."""
+        brief, peak = self._by(_PACKED), self.data.target.level.peaks[0]
+        packing = Packing(self.data, classes, brief)
+        master = SequenceMaster(self._modes, brief)
+        for above in _ABOVE:
+            guess = min(self.bound * (1 + above), self.value)
+            found = None
+            if len(classes) > 1 and len(self._modes.job) <= _MAX_MODES:
+                found = master.prices(np.minimum(self.data.deadline, peak.latest(guess)))
+            plan = packing.plan(guess, None if found is None else found[1])
+            if plan is None or self.is_closed:
+                break
+            self._take(plan)
+            self.report(f"packed hosts for {guess:g}: {value_of(self.data, plan):g}")
+
+    def _exchange(self, classes: tuple[HostClass, ...], prices: TimePrices | None) -> None:
+        """Let some hosts at a time deal out their jobs anew."""
+        assert self.plan is not None
+        brief = self._by(_EXCHANGES)
+        around = Exchanges(self.data, classes, self.plan, prices, brief, self._take)
+        around.run(lambda value: is_within(value, min(self.bound, value), OPTIMALITY_GAP / 2))
+        self.report(f"{around.steps} exchanges of hosts: {self.value:g}")
+
+    def _last_moment(self) -> float:
+        """Return where the grid of prices ends, seconds."""
+        end_s = self.data.end_of_all if self.plan is None else float(self.plan.completion.max())
+        return max(_AHEAD * end_s, float(self.data.release.max()) * (1 + 1e-9))
+
+    def _priced(self, pool: Pool, brief: Settings) -> float:
         """Return the bound of prices of time on the costs of single jobs."""
         data, level = self.data, self.data.target.level
         number = int(np.clip(_CELLS / len(pool.job), _MIN_MOMENTS, _MAX_MOMENTS))
         slot_s = data.instance.slot_s
-        last = max(_AHEAD * end_s, float(data.release.max()) * (1 + 1e-9))
+        last = self._last_moment()
         if slot_s is None:
             edges: Array = np.linspace(0.0, last, number + 1)
         else:
