@@ -44,7 +44,7 @@ answers together."""
 _LATEST_SHARE = 0.8
 """Share of the time after which no part is solved any more, however late its worker started."""
 _BACKEND = "alloc parts"
-_ELSEWHERE = "does not fit any part of the cluster by itself; solve it whole"
+_ELSEWHERE = "fits no part of the cluster that it may be in; solve it whole"
 
 
 def place_in_parts(

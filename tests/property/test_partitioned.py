@@ -18,6 +18,7 @@ from alloc.problems.allocation.solution import Assignment, TaskPlacement
 from alloc.solving.parts import cut
 from alloc.topology import Domain, Host, HostType, Topology
 from alloc.units import MILLI
+from alloc.verification import initial_violations
 from alloc.workload import Job, rigid_gang
 
 GOALS = ("gpus_placed", "balance + 0.05 moves", "hosts_used + 0.01 moved_gb", "weight_placed")
@@ -124,6 +125,97 @@ def test_what_belongs_together_is_in_one_part_and_shares_add_up_to_the_whole(dat
     for rack in np.unique(racks):
         assert len(np.unique(pieces.part_of_host[racks == rack])) == 1
     assert len({pieces.part_of_job[-1], pieces.part_of_job[-2]}) == 1
+
+
+@settings(max_examples=40)
+@given(st.data())
+def test_what_runs_may_run_in_its_part_too_also_on_what_is_borrowed(data):
+    """Its part has the quota that it takes, its own or that of a lender whose jobs wait elsewhere.
+
+    With quotas that do not come out even, and more than one part that borrows.
+    """
+    topology = cluster(data.draw(st.integers(2, 4)), 1)
+    sizes = data.draw(st.lists(st.integers(1, 4), min_size=topology.num_hosts, max_size=8))
+    jobs = [
+        Job(f"j{j}", 0.0, 100.0, (rigid_gang(size),), tenant=owner, elasticity="rigid")
+        for j, size in enumerate(sizes)
+        if (owner := data.draw(st.sampled_from(("x", "y")))) is not None
+    ]
+    number = data.draw(st.integers(1, topology.num_hosts))
+    running = tuple(
+        Assignment(job.id, 0, (TaskPlacement(host.id, "worker", size),))
+        for job, size, host in zip(jobs[:number], sizes, topology.hosts, strict=False)
+    )
+    held = {name: 0 for name in "xy"}
+    for job, size in zip(jobs[:number], sizes, strict=False):
+        held[job.tenant] += size * MILLI
+    own = data.draw(st.integers(0, held["x"] // 500)) * 500
+    lender = min(held["x"] - own + held["y"], topology.num_gpus * MILLI)
+    instance = Instance(
+        "cohort",
+        topology,
+        tuple(jobs),
+        tenants=(Tenant("x", own, "c", held["x"] - own), Tenant("y", lender, "c")),
+        running=running,
+        moves=Moves(),
+    )
+    assert not initial_violations(instance)
+    pieces = cut(instance, data.draw(st.integers(2, 4)), data.draw(st.integers(0, 3)))
+    parts = [pieces.instance(instance, p) for p in range(pieces.num_parts)]
+    for part in parts:
+        assert part is None or not initial_violations(part)
+    for t, tenant in enumerate(instance.tenants):
+        made = [part.tenants[t] for part in parts if part is not None]
+        assert sum(one.gpu_quota_milli for one in made) <= tenant.gpu_quota_milli
+        assert sum(one.borrowing_milli for one in made) <= tenant.borrowing_milli
+
+
+def test_shares_of_a_quota_are_amounts_that_a_tenant_may_have():
+    """A quarter of 15 milli-GPU is less than anybody may be given."""
+    jobs = tuple(
+        Job(f"j{j}", 0.0, 100.0, (rigid_gang(1),), tenant="x", elasticity="rigid") for j in range(9)
+    )
+    instance = Instance(
+        "crumbs", cluster(4, 1), jobs, slot_s=60.0, tenants=(Tenant("x", 4005, "c", 15),)
+    )
+    pieces = cut(instance, 4, 0)
+    assert all(pieces.instance(instance, part) is not None for part in range(4))
+    result = alloc.solve(instance, "placement", "partitioned", limits=LIMITS)
+    assert result.objective == 4
+
+
+def test_a_job_tied_to_one_that_runs_where_it_does_not_fit_is_left_out_of_the_parts():
+    """No part may hold it: that was an error about a cluster that nobody has."""
+    kinds = (
+        HostType("small", 1, "a", 64_000, 1 << 20),
+        HostType("large", 4, "b", 64_000, 1 << 20),
+    )
+    topology = Topology(
+        "two racks",
+        kinds,
+        (Host("s", "small", "r0"), Host("l", "large", "r1")),
+        ("rack",),
+        (Domain("r0", "rack"), Domain("r1", "rack")),
+    )
+    jobs = tuple(
+        Job(name, 0.0, 100.0, (rigid_gang(size),), elasticity="rigid")
+        for name, size in (("runs", 1), ("asks", 4), ("third", 1))
+    )
+    instance = Instance(
+        "tied",
+        topology,
+        jobs,
+        running=(Assignment("runs", 0, (TaskPlacement("s", "worker", 1),)),),
+        affinities=(Affinity("apart", "host", ("asks", "runs", "third")),),
+        moves=Moves(0),
+    )
+    pieces = cut(instance, 2, 0)
+    assert pieces.part_of_job[1] == -1
+    own = pieces.instance(instance, int(pieces.part_of_job[0]))
+    assert own.affinities == (Affinity("apart", "host", ("runs", "third")),)
+    result = alloc.solve(instance, "placement", "partitioned", limits=LIMITS)
+    assert not alloc.verify(instance, result.require_solution())
+    assert result.objective == 5  # "asks" is offered what is left anywhere
 
 
 def test_what_cannot_be_cut_is_refused_in_a_sentence():
