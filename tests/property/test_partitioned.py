@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -11,11 +13,15 @@ from strategies import instances
 
 import alloc
 from alloc.errors import UnsupportedFeatureError
+from alloc.models.round import round_data
 from alloc.objectives.goals import parse_level
 from alloc.parallel import workers
 from alloc.problems.allocation.instance import Affinity, Instance, Moves, Tenant
-from alloc.problems.allocation.solution import Assignment, TaskPlacement
+from alloc.problems.allocation.solution import Allocation, Assignment, TaskPlacement
+from alloc.solving.outcome import Outcome, Settings
+from alloc.solving.partitioned import round_in_parts
 from alloc.solving.parts import cut
+from alloc.solving.round.method import dual_prices, price_bound
 from alloc.topology import Domain, Host, HostType, Topology
 from alloc.units import MILLI
 from alloc.verification import initial_violations
@@ -248,7 +254,7 @@ def test_parts_are_solved_by_two_workers_as_by_one():
 
 
 def test_ctrl_c_while_a_round_is_bounded_keeps_what_the_parts_found(monkeypatch):
-    def interrupted(data):
+    def interrupted(data, settings):
         raise KeyboardInterrupt
 
     monkeypatch.setattr("alloc.solving.partitioned.dual_prices", interrupted)
@@ -258,3 +264,59 @@ def test_ctrl_c_while_a_round_is_bounded_keeps_what_the_parts_found(monkeypatch)
     assert result.solution is not None
     assert result.solution.assignments
     assert result.status != "optimal"
+
+
+def shared_quota():
+    """Return three jobs of one tenant that may run two; parts have 1.33 and 0.67 GPUs for them."""
+    jobs = tuple(
+        Job(f"j{j}", 0.0, 100.0, (rigid_gang(1),), tenant="x", elasticity="rigid") for j in range(3)
+    )
+    tenants = (Tenant("x", 2 * MILLI),)
+    return Instance("racks", cluster(2, 1), jobs, slot_s=60.0, tenants=tenants)
+
+
+def test_jobs_of_a_round_that_found_no_room_in_their_part_have_what_is_left_anywhere():
+    result = alloc.solve(shared_quota(), "round", "partitioned", limits=LIMITS)
+    assert len(result.solution.assignments) == 2
+    assert result.status == "optimal"
+
+
+def test_a_round_in_parts_goes_on_from_its_warm_start(monkeypatch):
+    """Without a part solved, the one job of the start stays where it stands, and one more runs."""
+
+    def nothing(instance, objective, settings, warm_start, report):
+        return Outcome(None, math.inf, "none", "nobody", "0", limit="time")
+
+    monkeypatch.setattr("alloc.solving.partitioned.solve_round", nothing)
+    instance = shared_quota()
+    start = Allocation((Assignment("j2", 0, (TaskPlacement("h1-0", "worker", 1),)),))
+    outcome = round_in_parts(instance, "progress", Settings(20.0), start, lambda line: None)
+    assert set(start.assignments) < set(outcome.solution.assignments)
+    assert len(outcome.solution.assignments) == 2
+    assert not alloc.verify(instance, outcome.solution)
+
+
+def test_prices_of_a_round_end_with_the_time_and_still_bound_it():
+    instance = shared_quota()
+    data = round_data(instance, "progress")
+    best = alloc.solve(instance, "round").objective
+    for seconds in (0.0, math.inf):
+        assert price_bound(data, dual_prices(data, Settings(seconds))) >= best * (1 - 1e-9)
+
+
+@pytest.mark.parametrize("family", ["placement", "round"])
+def test_ctrl_c_in_a_part_that_is_solved_here_ends_the_others_too(family, monkeypatch):
+    """A part keeps what it has found when it is interrupted; nobody presses twice."""
+    solved = []
+
+    def interrupted(instance, objective, settings, warm_start, report):
+        solved.append(instance)
+        job, host = instance.jobs[0], instance.topology.hosts[0].id
+        own = Assignment(job.id, 0, (TaskPlacement(host, "worker", 1),))
+        return Outcome(Allocation((own,)), math.inf, "none", "somebody", "0", limit="interrupt")
+
+    monkeypatch.setattr(f"alloc.solving.partitioned.solve_{family}", interrupted)
+    result = alloc.solve(shared_quota(), family, "partitioned", limits=LIMITS)
+    assert len(solved) == 1
+    assert result.certificate.limit == "interrupt"
+    assert len(result.solution.assignments) >= 1
