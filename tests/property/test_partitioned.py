@@ -12,7 +12,7 @@ from placement_oracle import MOVES, Oracle, random_instance
 from strategies import instances
 
 import alloc
-from alloc.errors import UnsupportedFeatureError
+from alloc.errors import InstanceError, UnsupportedFeatureError
 from alloc.models.round import round_data
 from alloc.objectives.goals import parse_level
 from alloc.parallel import workers
@@ -291,9 +291,21 @@ def test_a_round_in_parts_goes_on_from_its_warm_start(monkeypatch):
     instance = shared_quota()
     start = Allocation((Assignment("j2", 0, (TaskPlacement("h1-0", "worker", 1),)),))
     outcome = round_in_parts(instance, "progress", Settings(20.0), start, lambda line: None)
+    assert isinstance(outcome.solution, Allocation)
     assert set(start.assignments) < set(outcome.solution.assignments)
     assert len(outcome.solution.assignments) == 2
     assert not alloc.verify(instance, outcome.solution)
+
+
+@pytest.mark.parametrize("backend", ["auto", "partitioned", "highs", "cpsat"])
+def test_a_round_does_not_start_from_a_job_that_has_not_arrived(backend):
+    """What it is worth would beat a bound of the jobs that have: a false bound by appearance."""
+    instance = shared_quota()
+    jobs = (*instance.jobs[:2], instance.jobs[2].replace(arrival_s=60.0))
+    instance = instance.replace(jobs=jobs)
+    start = Allocation((Assignment("j2", 0, (TaskPlacement("h1-0", "worker", 1),)),))
+    with pytest.raises(InstanceError, match="runs in the first slot but arrives at 60 s"):
+        alloc.solve(instance, "round", backend, warm_start=start, limits=LIMITS)
 
 
 def test_prices_of_a_round_end_with_the_time_and_still_bound_it():
