@@ -57,7 +57,7 @@ FAMILIES |= {
             approximate=("partitioned",),
             features=("refusal",),
             measure=_MEASURE,
-            checker=_CHECKER,
+            checker="alloc.verification.round:verify_round",
         ),
         Family(
             name="malleable",

@@ -25,7 +25,7 @@ _LATEST_S = 100 * 365 * 86400.0
 # 64 TiB in MiB. No server has more; bytes and KiB do exceed it.
 _MAX_MEMORY_MIB = 64 * 1024 * 1024
 # Smallest believable share; a smaller positive number is a count of GPUs or cores.
-_LEAST_MILLI = 10
+LEAST_MILLI = 10
 # A million GPUs or cores on one host or for one task: also a model with the whole cluster as one
 # host fits, and sums over many hosts stay within 64 bits.
 _MAX_COUNT = 1_000_000
@@ -106,7 +106,7 @@ def require_count(value: int, where: str, field: str, least: int = 0) -> None:
 def require_share(value: int, where: str, field: str) -> None:
     """Refuse negative or absurd shares and counts mistaken for milli-units."""
     require_non_negative(value, where, field)
-    if 0 < value < _LEAST_MILLI:
+    if 0 < value < LEAST_MILLI:
         unit = "core" if field.startswith("cpu") else "GPU"
         raise InstanceError(
             f"{where}: {field} is {value}, less than 1 % of a {unit}; "

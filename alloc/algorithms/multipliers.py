@@ -46,6 +46,7 @@ def minimise_dual(
     upper: Array,
     *,
     max_evaluations: int = 200,
+    is_over: Callable[[], bool] | None = None,
 ) -> DualMinimum:
     """Minimise a convex piecewise linear function over a box by Kelley's cutting planes.
 
@@ -61,6 +62,8 @@ def minimise_dual(
         Upper limits of the multipliers, shape (R,); the lower ones are 0.
     max_evaluations
         Stop after so many evaluations.
+    is_over
+        Asked after each evaluation whether to stop there, or None.
     """
     size = len(upper)
     model = LinearProgram()
@@ -82,6 +85,8 @@ def minimise_dual(
         value, gradient = function(query)
         if value < best_value:
             best, best_value = query, value
+        if is_over is not None and is_over():
+            break
         # theta >= value + gradient (lambda - query)
         cut = np.append(-gradient, 1.0)
         model.add_rows(np.array([value - gradient @ query]), _FREE, [0], columns, cut)

@@ -19,10 +19,11 @@ from alloc.objectives import objective
 from alloc.problems.allocation.instance import Instance
 from alloc.release import alloc_version
 
-_MEANING = 3
+_MEANING = 4
 """Raised when a scheduler's name or default comes to mean something else within a version, or what
 is measured grows: work stored under the old meaning must not stand in for the new. 2: `srtf` goes
-by time. 3: late jobs that may not be refused are counted by themselves."""
+by time. 3: late jobs that may not be refused are counted by themselves. 4: jobs that may be refused
+and do not complete have no completion time; `elasticflow` keeps its shares."""
 
 
 @dataclass(frozen=True)

@@ -116,19 +116,21 @@ class ElasticFlow:
     In slots. Jobs with deadlines are filled in order of deadline, each with the smallest number of
     GPUs that, where free, does its work in time, from the deadline backwards (minimum satisfactory
     share). A new job is admitted if all admitted jobs and it find their shares; else it is refused,
-    or waits for what is left if it may not be. Restart costs, quotas and hosts are not in the
-    shares: an admitted job that finds no share later is counted in the note ``broken_promises``,
-    and waits for what is left. GPUs that the shares leave free in the coming slot go one size up at
-    a time to the job whose GPU time grows least by it. Gangs stand where they stood, or all are
-    placed anew, the largest first: with sizes that are powers of two that is buddy allocation, and
-    always finds a place.
+    or waits for what is left if it may not be. Shares are filled anew in each slot; where that
+    leaves an admitted job without one, all keep the shares of the slot before. Restart costs,
+    quotas and hosts are not in the shares: an admitted job that finds no share for one of these
+    reasons is counted in the note ``broken_promises``, and waits for what is left. GPUs that the
+    shares leave free in the coming slot go one size up at a time to the job whose GPU time grows
+    least by it. Gangs stand where they stood, or all are placed anew, the largest first: with sizes
+    that are powers of two that is buddy allocation, and always finds a place.
 
     References
     ----------
     Gu et al., "ElasticFlow: an elastic serverless training platform for distributed deep learning",
     ASPLOS 2023, algorithms 1 and 2. Departures: sizes are those of a job's own table; a share is
     filled from the deadline backwards, and counted to the part of the last slot that lies before
-    it; what is left goes by growth of GPU time over all the work that is left at one size.
+    it; what is left goes by growth of GPU time over all the work that is left at one size; shares
+    are kept where none are found anew.
     """
 
     name = "elasticflow"
@@ -142,6 +144,9 @@ class ElasticFlow:
         self._known: set[str] = set()
         self._broken: set[str] = set()
         self._able: Able = {}
+        self._kept: Plan = {}
+        """By configuration, in slots from the last decision."""
+        self._kept_s = 0.0
 
     def reset(self) -> None:
         """Forget everything; called before each simulation."""
@@ -149,6 +154,7 @@ class ElasticFlow:
         self._known.clear()
         self._broken.clear()
         self._able.clear()
+        self._kept = {}
 
     def decide(self, state: ClusterState) -> Decision:
         """Return the decision at `state.now_s`."""
@@ -158,7 +164,7 @@ class ElasticFlow:
         dated = [job for job in jobs if job.view.deadline_s is not None]
         refused: list[str] = []
         admitted = [job for job in dated if job.view.id in self._admitted]
-        plan = self._plan(admitted, total)
+        plan = self._plan(admitted, round((state.now_s - self._kept_s) / slot_s), total)
         # Who finds no share any more waits like others, and says so once.
         broken = {job.view.id for job in admitted if job.view.id not in plan} - self._broken
         self._broken |= broken
@@ -177,13 +183,48 @@ class ElasticFlow:
         gone = set(refused)
         others = [j for j in jobs if j.view.id not in gone and j.view.id not in plan]
         chosen = self._grown(admitted, others, plan, total)
-        self._decided(admitted, plan)
+        # By configuration: a job that has begun and keeps its size has fewer columns.
+        self._kept = {
+            job.view.id: [(t, job.columns[k]) for t, k in plan[job.view.id]] for job in admitted
+        }
+        self._kept_s = state.now_s
         notes = {"broken_promises": float(len(broken))} if broken else {}
         return Decision(placed(state, chosen.values()), notes=notes, refuse=tuple(refused))
 
-    def _plan(self, admitted: Sequence[Planned], total: float) -> Plan:
-        """Return what the admitted jobs hold from now on; who is not in it cannot be kept."""
-        return filled(admitted, total)
+    def _plan(self, admitted: Sequence[Planned], gone: int, total: float) -> Plan:
+        """Return what the admitted jobs hold from now on; who is not in it cannot be kept.
+
+        Parameters
+        ----------
+        admitted
+            The jobs.
+        gone
+            Slots since the last decision.
+        total
+            GPUs of the cluster.
+        """
+        plan = filled(admitted, total)
+        # In order of deadline, a job that got ahead may take a share that leaves another none.
+        return plan if len(plan) == len(admitted) else self._kept_plan(admitted, gone, total)
+
+    def _kept_plan(self, admitted: Sequence[Planned], gone: int, total: float) -> Plan:
+        """Return what was planned for the admitted jobs; others get a share of what that leaves.
+
+        A plan is not enough any more where a gang found no hosts, paid for a restart, or its work
+        was not known.
+        """
+        kept = []
+        for job in admitted:
+            share = [
+                (t - gone, job.columns.index(c))
+                for t, c in self._kept.get(job.view.id, ())
+                if t >= gone and c in job.columns
+            ]
+            if all(t < len(job.usable) for t, _ in share) and job.is_enough(share):
+                kept.append((job, _needed(job, share)))
+        held = {job.view.id: share for job, share in kept}
+        others = [job for job in admitted if job.view.id not in held]
+        return held | filled(others, total, kept)
 
     def _with(
         self, job: Planned, admitted: Sequence[Planned], plan: Plan, total: float
@@ -200,9 +241,6 @@ class ElasticFlow:
                 after.append(other)
         more = filled(after, total, before, all_or_none=True)
         return {other.view.id: share for other, share in before} | more if more else None
-
-    def _decided(self, admitted: Sequence[Planned], plan: Plan) -> None:
-        """Take note of the plan that is carried out."""
 
     def _grown(
         self,
@@ -347,6 +385,13 @@ def take(free: Array, job: Planned, share: Sequence[tuple[int, int]]) -> None:
         t, k = np.array(share).T
         inside = t < len(free)
         free[t[inside], 0] -= job.gpus[k[inside]]
+
+
+def _needed(job: Planned, share: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return a share without the last slots that its job, which got ahead of it, can do without."""
+    while len(share) > 1 and job.is_enough(share[:-1]):
+        share = share[:-1]
+    return share
 
 
 def _by_deadline(job: Planned) -> tuple[float, tuple[float, int]]:

@@ -9,8 +9,7 @@ import numpy as np
 
 from alloc.model_builder import ModelBuilder, Term
 from alloc.objectives.rounds import Array
-from alloc.schedulers.elasticflow import Plan, Planned, filled, take
-from alloc.schedulers.kept_plan import KeptPlan
+from alloc.schedulers.elasticflow import ElasticFlow, Plan, Planned, take
 from alloc.schedulers.srtf import work_of
 from alloc.schedulers.state import ClusterState, Decision
 
@@ -20,7 +19,7 @@ _SECONDS = 0.5
 """Time of all programs of one decision: it is to take a second at most."""
 
 
-class ExactAdmission(KeptPlan):
+class ExactAdmission(ElasticFlow):
     """Admit a job if some plan keeps every promise and its deadline.
 
     As `elasticflow`, but where minimum satisfactory shares in order of deadline find no room, the
@@ -40,10 +39,6 @@ class ExactAdmission(KeptPlan):
         """Return the decision at `state.now_s`."""
         self._spent_s = 0.0
         return super().decide(state)
-
-    def _plan(self, admitted: Sequence[Planned], total: float) -> Plan:
-        plan = filled(admitted, total)
-        return plan if len(plan) == len(admitted) else super()._plan(admitted, total)
 
     def _with(
         self, job: Planned, admitted: Sequence[Planned], plan: Plan, total: float

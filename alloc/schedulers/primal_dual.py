@@ -8,15 +8,14 @@ from collections.abc import Sequence
 import numpy as np
 
 from alloc.objectives.rounds import Array
-from alloc.schedulers.elasticflow import Plan, Planned, take
-from alloc.schedulers.kept_plan import KeptPlan
+from alloc.schedulers.elasticflow import ElasticFlow, Plan, Planned, take
 from alloc.schedulers.srtf import work_of
 
 _HALVINGS = 50
 """Halvings of the multiplier: it is then known to more digits than the prices have."""
 
 
-class PrimalDual(KeptPlan):
+class PrimalDual(ElasticFlow):
     """Admit a job if its weight exceeds the price of the cheapest slots that do its work in time.
 
     A GPU in a slot costs the more, the more of that slot is promised: with a share z promised and
@@ -48,6 +47,9 @@ class PrimalDual(KeptPlan):
         """Forget everything; called before each simulation."""
         super().reset()
         self._low, self._high = math.inf, 0.0
+
+    def _plan(self, admitted: Sequence[Planned], gone: int, total: float) -> Plan:
+        return self._kept_plan(admitted, gone, total)
 
     def _with(
         self, job: Planned, admitted: Sequence[Planned], plan: Plan, total: float

@@ -23,7 +23,8 @@ Array = npt.NDArray[np.float64]
 class Metrics:
     """What a simulation is judged by.
 
-    A job that did not complete counts with infinite completion time, as in the objectives.
+    A job that did not complete counts with infinite completion time, as in the objectives. One that
+    may be refused has none then: times and fairness are those of the other jobs, NaN without any.
 
     Parameters
     ----------
@@ -88,9 +89,12 @@ def metrics_of(result: SimulationResult) -> Metrics:
     """Return the metrics of a simulation."""
     instance = result.instance
     jobs = instance.jobs
-    ends = _ends(result)
-    jcts = completion_times_s(result)
-    rho = np.array(list(finish_time_fairness(instance, result.completion_s).values()))
+    counts = np.array([not _is_left_out(job, result.completion_s) for job in jobs])
+    ends = _ends(result)[counts]
+    jcts = completion_times_s(result)[counts]
+    fairness = finish_time_fairness(instance, result.completion_s)
+    rho = np.array([fairness[job.id] for job, own in zip(jobs, counts, strict=True) if own])
+    last_s = float(ends.max()) if len(ends) else math.inf
     decisions = result.decision_s
     dated = [job for job in jobs if job.deadline_s is not None]
     kept = in_time(instance, result.schedule) if dated else frozenset()
@@ -98,14 +102,14 @@ def metrics_of(result: SimulationResult) -> Metrics:
     return Metrics(
         num_jobs=len(jobs),
         num_unfinished=len(result.unfinished),
-        mean_jct_s=float(jcts.mean()),
+        mean_jct_s=float(jcts.mean()) if len(jcts) else math.nan,
         median_jct_s=_percentile(jcts, 50),
         p95_jct_s=_percentile(jcts, 95),
         p99_jct_s=_percentile(jcts, 99),
-        makespan_s=float(ends.max()),
-        utilisation=utilisation(instance, result.schedule, float(ends.max())),
-        mean_fairness=float(rho.mean()),
-        max_fairness=float(rho.max()),
+        makespan_s=last_s if len(ends) else math.nan,
+        utilisation=utilisation(instance, result.schedule, last_s),
+        mean_fairness=float(rho.mean()) if len(rho) else math.nan,
+        max_fairness=float(rho.max()) if len(rho) else math.nan,
         mean_decision_s=float(decisions.mean()) if len(decisions) else math.nan,
         p99_decision_s=_percentile(decisions, 99),
         restarts=result.restarts,
@@ -133,6 +137,11 @@ def _gpu_h(schedule: Schedule, jobs: Sequence[Job]) -> float:
 def completion_times_s(result: SimulationResult) -> Array:
     """Return the completion time of each job, seconds, shape (jobs,); infinite if unfinished."""
     return np.asarray(_ends(result) - np.array([job.arrival_s for job in result.instance.jobs]))
+
+
+def _is_left_out(job: Job, completion_s: Mapping[str, float | None]) -> bool:
+    """Return whether a job may be refused and does not complete: nobody waits for it."""
+    return job.refusable and completion_s[job.id] is None
 
 
 def _ends(result: SimulationResult) -> Array:
@@ -184,7 +193,7 @@ def finish_time_fairness(
     alone in a 1/N share of it, N being the jobs it contends with. Here, for job j,
 
     - ``N_j`` is the time average of the number of jobs in the system (arrived, not complete) over
-      j's stay, 1 or more;
+      j's stay, 1 or more; without the jobs that may be refused and do not complete;
     - alone in the share, j runs in its best configuration c for the part of the time that the share
       pays for: ``rate = max_c r_c * min(1, min_k B_k / (N_j * a_ck))`` with its demand a_ck and the
       cluster's capacity B_k of resource k (of the configuration's GPU type, where it names one);
@@ -221,7 +230,10 @@ def finish_time_fairness(
 def _contention(instance: Instance, completion_s: Mapping[str, float | None]) -> Array:
     """Return the mean number of jobs in the system during each job's stay, shape (jobs,)."""
     arrivals = np.array([job.arrival_s for job in instance.jobs])
-    given = [completion_s[job.id] for job in instance.jobs]
+    given = [
+        job.arrival_s if _is_left_out(job, completion_s) else completion_s[job.id]
+        for job in instance.jobs
+    ]
     last_s = max([float(arrivals.max()), *(end for end in given if end is not None)])
     # Jobs that did not complete stay for as long as anything happens.
     ends = np.array([last_s if end is None else end for end in given])

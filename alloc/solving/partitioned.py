@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import replace
 from typing import Any
@@ -20,6 +20,7 @@ import numpy as np
 from alloc.backends import highs
 from alloc.certificate import OPTIMALITY_GAP, BoundProof, Limit, is_within
 from alloc.errors import SolverError, UnsupportedFeatureError, worker_deaths
+from alloc.families import FAMILIES
 from alloc.models.placement.data import PlacementData
 from alloc.models.round import round_data
 from alloc.objectives.goals import parse_level
@@ -34,6 +35,7 @@ from alloc.solving.placement.gang_search import with_waiting
 from alloc.solving.placement.incumbent import Incumbent
 from alloc.solving.placement.method import solve_placement
 from alloc.solving.placement.ranges import range_bound
+from alloc.solving.round.filling import filled
 from alloc.solving.round.method import dual_prices, price_bound, solve_round
 
 Method = Callable[..., Outcome[Solution]]
@@ -41,10 +43,12 @@ Method = Callable[..., Outcome[Solution]]
 _PARTS_SHARE = 0.6
 """Share of the time for the parts; the rest is for the bound of the whole, and for putting the
 answers together."""
+_PRICES_SHARE = 0.5
+"""Share of the time left then for the prices that bound a round: as much for filling it up."""
 _LATEST_SHARE = 0.8
 """Share of the time after which no part is solved any more, however late its worker started."""
 _BACKEND = "alloc parts"
-_ELSEWHERE = "does not fit any part of the cluster by itself; solve it whole"
+_ELSEWHERE = "fits no part of the cluster that it may be in; solve it whole"
 
 
 def place_in_parts(
@@ -67,7 +71,9 @@ def place_in_parts(
             'of one level, or take the method "auto".'
         )
     level = parse_level(objective)
-    found, parts, limit = _in_parts(solve_placement, instance, objective, settings, report)
+    found, parts, limit = _in_parts(
+        solve_placement, instance, objective, settings, report, instance.running
+    )
     problem = Problem(PlacementData.of(instance))
     best = Incumbent(problem, level, ())
     best.offer(warm_start)
@@ -113,14 +119,25 @@ def round_in_parts(
     UnsupportedFeatureError
         If it cannot be cut.
     """
-    found, parts, limit = _in_parts(solve_round, instance, objective, settings, report)
+    # A round starts afresh: nothing stays as it is.
+    found, parts, limit = _in_parts(solve_round, instance, objective, settings, report, ())
+    # Of equals the start is kept.
+    known = [warm_start, found] if isinstance(warm_start, Allocation) else [found]
+    value = FAMILIES["round"].measure_of(objective).evaluate
+    best = max(known, key=lambda one: value(instance, one))
     bound = math.inf
     try:
-        data = round_data(instance, objective)
-        bound = price_bound(data, dual_prices(data))
-    except KeyboardInterrupt:  # the parts that were solved are kept
+        if limit != "interrupt":
+            data = round_data(instance, objective)
+            prices = dual_prices(data, settings.within(_PRICES_SHARE * settings.seconds_left()))
+            bound = price_bound(data, prices)
+            report(f"together {value(instance, best):.6g}, bound {bound:.6g}")
+            for one in known:
+                fuller = filled(data, one, prices, settings.time_is_up)
+                best = max(best, fuller, key=lambda one: value(instance, one))
+    except KeyboardInterrupt:  # what was found is kept
         limit = "interrupt"
-    return _outcome(found, bound, "recomputed", parts, limit, settings)
+    return _outcome(best, bound, "recomputed", parts, limit, settings)
 
 
 def _outcome(
@@ -148,11 +165,16 @@ def _outcome(
 
 
 def _in_parts(
-    method: Method, instance: Instance, objective: str, settings: Settings, report: Progress
+    method: Method,
+    instance: Instance,
+    objective: str,
+    settings: Settings,
+    report: Progress,
+    standing: Sequence[Assignment],
 ) -> tuple[Allocation, int, Limit | None]:
     """Return the answers of all parts together, the number of parts, and what ended the search.
 
-    Where a part has no answer, what runs in it stays as it is.
+    Where a part has no answer, what is standing in it stays as it is.
     """
     pieces = cut(instance, settings.workers, settings.seed)
     # Parts that wait for a worker wait for those before them; those that start late end no later.
@@ -175,13 +197,15 @@ def _in_parts(
             for part, outcome in results:
                 answers[part] = outcome
                 report(f"part {part + 1}: {_said(outcome)}")
+                if outcome.limit == "interrupt":  # of a part that was solved in this process
+                    raise KeyboardInterrupt
     except KeyboardInterrupt:
         limit = "interrupt"
     except SolverError as death:
         report(f"{death} The parts that were done are kept.")
     if limit is None and any(answer.limit for answer in answers.values()):
         limit = "time"
-    return _together(instance, pieces, answers), pieces.num_parts, limit
+    return _together(instance, pieces, answers, standing), pieces.num_parts, limit
 
 
 def _mean_hosts(pieces: Cut) -> float:
@@ -213,7 +237,12 @@ def _solve_part(
     return part, method(piece, objective, here, None, lambda line: None)
 
 
-def _together(instance: Instance, pieces: Cut, answers: dict[int, Outcome[Solution]]) -> Allocation:
+def _together(
+    instance: Instance,
+    pieces: Cut,
+    answers: dict[int, Outcome[Solution]],
+    standing: Sequence[Assignment],
+) -> Allocation:
     """Return the answers of the parts as one of the whole."""
     assignments: list[Assignment] = []
     unplaced = {instance.jobs[j].id: _ELSEWHERE for j in np.flatnonzero(pieces.part_of_job < 0)}
@@ -224,7 +253,7 @@ def _together(instance: Instance, pieces: Cut, answers: dict[int, Outcome[Soluti
             unplaced |= answer.solution.unplaced
             continue
         own = {instance.jobs[j].id for j in np.flatnonzero(pieces.part_of_job == part)}
-        standing = [a for a in instance.running if a.job in own and a.tasks]
-        assignments += standing
-        unplaced |= {job: "its part was not solved" for job in own - {a.job for a in standing}}
+        stay = [a for a in standing if a.job in own and a.tasks]
+        assignments += stay
+        unplaced |= {job: "its part was not solved" for job in own - {a.job for a in stay}}
     return Allocation(tuple(assignments), unplaced)

@@ -9,7 +9,7 @@ allocation problems efficiently with POP, SOSP 2021).
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -18,10 +18,10 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
 from alloc.errors import UnsupportedFeatureError
-from alloc.problems.allocation.instance import Instance, Moves, Tenant, misfit
+from alloc.problems.allocation.instance import Affinity, Instance, Moves, Tenant, misfit
 from alloc.topology import Topology
 from alloc.topology.topology import HOST
-from alloc.units import MILLI
+from alloc.units import LEAST_MILLI, MILLI
 from alloc.workload import Configuration
 
 Ints = npt.NDArray[np.int64]
@@ -40,7 +40,7 @@ class Cut:
     part_of_host
         Part of each host, shape (hosts,).
     part_of_job
-        Part of each job, shape (jobs,); -1 for jobs that fit no part, which wait.
+        Part of each job, shape (jobs,); -1 for jobs that fit no part that they may be in.
     num_parts
         Number of parts.
     """
@@ -73,7 +73,7 @@ class Cut:
             jobs=jobs,
             tenants=self._tenants(whole, part, topology.num_gpus * MILLI),
             running=tuple(running for running in whole.running if running.job in own),
-            affinities=tuple(a for a in whole.affinities if a.jobs[0] in own),
+            affinities=tuple(_within(whole.affinities, own)),
             moves=moves,
         )
 
@@ -82,13 +82,14 @@ class Cut:
         tasks = [0] * self.num_parts
         for running in whole.running:
             part = int(self.part_of_job[whole.job_index[running.job]])
-            tasks[part] += sum(task.count for task in running.tasks)
+            if part >= 0:
+                tasks[part] += sum(task.count for task in running.tasks)
         return tasks
 
     def _tenants(self, whole: Instance, part: int, most: int) -> tuple[Tenant, ...]:
         """Return the tenants with the shares of their quotas that their jobs in a part have.
 
-        What runs keeps its quota; the rest goes by what waits.
+        What runs keeps its quota, borrowed quota too; the rest goes by what waits.
         """
         if not whole.tenants:
             return ()
@@ -103,15 +104,46 @@ class Cut:
             now = job.configurations[running[job.id]].demand[0] if job.id in running else 0
             held[t][p] += now
             waits[t][p] += max(c.demand[0] for c in job.configurations) - now
+        quotas, over = _kept_quotas(whole.tenants, held)
         found = []
-        for tenant, own, asked in zip(whole.tenants, held, waits, strict=True):
-            left = max(tenant.gpu_quota_milli - sum(own), 0)
-            shares = [h + s for h, s in zip(own, _shares(left, asked), strict=True)]
-            # Where more runs than the quota, with borrowing, all of it is shared by that.
-            quota = _shares(tenant.gpu_quota_milli, shares)[part]
-            lent = _shares(tenant.borrowing_milli, shares)[part]
-            found.append(replace(tenant, gpu_quota_milli=min(quota, most), borrowing_milli=lent))
+        for tenant, quota, beyond, asked in zip(whole.tenants, quotas, over, waits, strict=True):
+            left = tenant.gpu_quota_milli - sum(quota)
+            own = quota[part] + _shares(left, asked)[part]
+            left = tenant.borrowing_milli - sum(beyond)
+            # Where more runs than may, what may run is shared by that.
+            lent = (
+                _shares(tenant.borrowing_milli, beyond)[part]
+                if left < 0
+                else beyond[part] + _shares(left, asked)[part]
+            )
+            # Crumbs that no tenant may have by itself are left to nobody.
+            own, lent = (one if one >= LEAST_MILLI else 0 for one in (min(own, most), lent))
+            found.append(replace(tenant, gpu_quota_milli=own, borrowing_milli=lent))
         return tuple(found)
+
+
+def _kept_quotas(
+    tenants: Sequence[Tenant], held: Sequence[Sequence[int]]
+) -> tuple[list[list[int]], list[list[int]]]:
+    """Return what runs takes in each part of the quotas, and what of it is beyond its tenant's own.
+
+    Who has quota to lend has it where its cohort borrows.
+    """
+    quotas, over = [], []
+    for tenant, own in zip(tenants, held, strict=True):
+        quota = tenant.gpu_quota_milli
+        kept = list(own) if sum(own) <= quota else _shares(quota, own)
+        quotas.append(kept)
+        over.append([h - k for h, k in zip(own, kept, strict=True)])
+    for cohort in {tenant.cohort for tenant in tenants} - {None}:
+        members = [t for t, tenant in enumerate(tenants) if tenant.cohort == cohort]
+        for p in range(len(held[0])):
+            needed = sum(over[t][p] for t in members)
+            for t in members:
+                lent = min(needed, tenants[t].gpu_quota_milli - sum(quotas[t]))
+                quotas[t][p] += lent
+                needed -= lent
+    return quotas, over
 
 
 def cut(whole: Instance, least: int, seed: int) -> Cut:
@@ -241,6 +273,9 @@ def _deal_jobs(
         }
         part = min(load, key=lambda p: load[p])
         for j in jobs:
+            # What is tied to a running job may fit on other hosts only.
+            if not _fits(parts[part], part, whole.jobs[j].configurations, fits):
+                continue
             part_of_job[j] = part
             asked[part][least[j].gpu_type] += least[j].demand[0]
     return part_of_job
@@ -274,6 +309,14 @@ def _fits(
     if key not in known:
         known[key] = any(c.rate > 0 and misfit(topology, c) is None for c in configurations)
     return known[key]
+
+
+def _within(affinities: Iterable[Affinity], jobs: Collection[str]) -> Iterator[Affinity]:
+    """Yield the affinities between jobs of a part, of those that are in it."""
+    for affinity in affinities:
+        own = tuple(job for job in affinity.jobs if job in jobs)
+        if len(own) > 1:
+            yield replace(affinity, jobs=own)
 
 
 def _joined_jobs(whole: Instance) -> list[list[str]]:

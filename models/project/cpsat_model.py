@@ -127,8 +127,12 @@ class _Builder:
         data, model = self.data, self.model
         lengths = [self.down(t) for t in data.durations[k]]
         spans = [self._span(k, m) for m in range(len(lengths))]
+        possible = [(low, high) for low, high in spans if low <= high]
+        if not possible:
+            model.add_bool_or([])  # false: no better plan starts it in any mode
+            possible = [(0, self.last)]
         start = model.new_int_var(
-            min(low for low, _ in spans), max(high for _, high in spans), f"start_{k}"
+            min(low for low, _ in possible), max(high for _, high in possible), f"start_{k}"
         )
         self.starts.append(start)
         if len(lengths) == 1:
@@ -153,13 +157,13 @@ class _Builder:
         self.intervals.append(intervals)
 
     def _span(self, k: int, m: int) -> tuple[int, int]:
-        """Return the first and last start of an activity in a mode; the last first if in none."""
+        """Return the first and last start of an activity in a mode, the last first if in none."""
         head = self.down(float(self.data.heads[k]))
         if self.windows is None:
             return head, self.last
         low, high = self.windows[k][m]
         if low > high:
-            return self.last, head
+            return head + 1, head
         return max(head, self.down(low)), min(
             self.last, self.down(min(high, self.last * self.unit)) + 1
         )

@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 
 import alloc
+from alloc.backends import SolverOptions, cpsat
 from alloc.errors import InstanceError
 from alloc.instances.projects import generate_dags
+from alloc.models.project.cpsat_model import build_cpsat
 from alloc.models.project.data import ProjectData
 from alloc.models.project.prices import PricesOfGraph
 from alloc.problems.project import (
@@ -278,3 +280,20 @@ def test_the_use_at_prices_is_the_slope_of_the_bound():
         cost, use = graph.relaxed(here)
         most = cost + float(use @ (there - here))
         assert graph.relaxed(there)[0] <= most + 1e-9 * worth
+
+
+@pytest.mark.parametrize("ways", [1, 2])
+def test_windows_without_any_start_are_infeasible(ways):
+    """Of all modes, whether one or more; with one left the activity runs in that."""
+    modes = tuple(Mode(2.0 + m, {"gpu": 1 + m}) for m in range(ways))
+    problem = ProjectProblem("p", (Activity("a", modes), Activity("b", one(3))), (GPU,))
+    none, all_ = (1.0, 0.0), (0.0, 9.0)
+    for first in ([none] * ways, [all_, *[none] * (ways - 1)]):
+        built = build_cpsat(problem, "makespan", [first, [all_]])
+        raw = cpsat.solve(built.model, SolverOptions(20.0))
+        if none in first[:1]:
+            assert raw.status == "infeasible"
+        else:
+            assert raw.status == "optimal"
+            run = next(r for r in built.extract(raw.values).runs if r.activity == "a")
+            assert run.mode == 0

@@ -183,7 +183,7 @@ def _optimise(
     if known == 0 and len(data.utility) <= _FIRST_CORE:
         prices = np.zeros(len(data.rows.names))
         return _solve_core(priced, prices, priced.dual(prices)[0], gap, settings, prove, known)
-    minimum = _dual_minimum(priced)
+    minimum = _dual_minimum(priced, settings)
     return _solve_core(priced, minimum.multipliers, minimum.value, gap, settings, prove, known)
 
 
@@ -199,17 +199,25 @@ def _without_prices(priced: PricedRound) -> RoundSolution | None:
     return RoundSolution(x, value, bound, np.zeros(len(data.rows.names)), bound, 0, False)
 
 
-def dual_prices(data: RoundData) -> Array:
-    """Return the prices of one unit of each capacity row with the least bound, shape (R,)."""
+def dual_prices(data: RoundData, settings: Settings | None = None) -> Array:
+    """Return the prices of one unit of each capacity row with the least bound, shape (R,).
+
+    Parameters
+    ----------
+    data
+        The round.
+    settings
+        Limits: at the end of the time the best prices so far. By default there is none.
+    """
     largest = float(data.utility.max(initial=0.0))
     if largest <= 0:
         return np.zeros(len(data.rows.names))
     unit = power_of_two(largest)
     scaled = replace(data, utility=data.utility * unit)
-    return _dual_minimum(PricedRound(scaled)).multipliers / unit
+    return _dual_minimum(PricedRound(scaled), settings or Settings(math.inf)).multipliers / unit
 
 
-def _dual_minimum(priced: PricedRound) -> DualMinimum:
+def _dual_minimum(priced: PricedRound, settings: Settings) -> DualMinimum:
     """Return the prices with the least bound, for a round whose largest utility is about 1."""
     data = priced.data
     # Rows in units of their capacity, so that prices are comparable.
@@ -224,7 +232,7 @@ def _dual_minimum(priced: PricedRound) -> DualMinimum:
         value, gradient = priced.dual(prices / unit)
         return value, gradient / unit
 
-    minimum = minimise_dual(scaled, limits)
+    minimum = minimise_dual(scaled, limits, is_over=settings.time_is_up)
     return replace(minimum, multipliers=minimum.multipliers / unit)
 
 

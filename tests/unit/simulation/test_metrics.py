@@ -51,6 +51,29 @@ def test_unfinished_job_makes_means_infinite() -> None:
     assert found.utilisation == 1.0
 
 
+def test_what_may_be_refused_and_does_not_complete_has_no_completion_time() -> None:
+    """b is refused, as it cannot end by 5 s; it neither waits nor shares. c must run, and does."""
+    gang = (rigid_gang(4),)
+    jobs = (
+        Job("a", 0.0, 10.0, gang),
+        Job("b", 0.0, 50.0, gang, deadline_s=5.0, refusable=True),
+        Job("c", 2.0, 5.0, gang),
+    )
+    instance = Instance("refusing", HOSTS, jobs)
+    result = simulate(instance, make_scheduler("edf"))
+    assert result.unfinished == ("b",)
+    found = metrics_of(result)
+    without = metrics_of(simulate(instance.replace(jobs=(jobs[0], jobs[2])), make_scheduler("edf")))
+    for name in ("mean_jct_s", "p99_jct_s", "makespan_s", "utilisation", "mean_fairness"):
+        assert math.isfinite(getattr(found, name))
+        assert getattr(found, name) == getattr(without, name)
+    assert (found.num_jobs, found.num_unfinished, found.deadlines_met) == (3, 1, 0.0)
+    nobody = instance.replace(jobs=jobs[1:2], slot_s=1.0)
+    alone = metrics_of(simulate(nobody, make_scheduler("elasticflow")))
+    assert math.isnan(alone.mean_jct_s)
+    assert math.isnan(alone.makespan_s)
+
+
 def test_fairness_counts_only_gpus_of_the_type_asked_for() -> None:
     """A share of a cluster of two GPU types holds only its part of each type."""
     kinds = (HostType("a", 2, "a100", 8000, 0), HostType("v", 6, "v100", 8000, 0))

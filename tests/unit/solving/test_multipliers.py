@@ -69,3 +69,11 @@ def test_the_knapsack_dual_equals_its_linear_relaxation():
     found = minimise_dual(function, np.array([2.0]))
     assert found.value == pytest.approx(13.0)
     assert found.multipliers == pytest.approx([1.5])
+
+
+def test_the_first_evaluation_is_a_bound_where_no_time_is_left():
+    function = pieces([[-1], [2]], [4, -2])
+    found = minimise_dual(function, np.array([10.0]), is_over=lambda: True)
+    assert found.evaluations == 1
+    assert found.value == function(found.multipliers)[0]
+    assert found.value >= minimise_dual(function, np.array([10.0])).value
