@@ -168,7 +168,11 @@ def ratio(operation: Operation, gpus: float) -> float:
 
 
 def measured_gpus(
-    operation: Operation, settings: ReplaySettings, guess: float, draw: int = SIZING
+    operation: Operation,
+    settings: ReplaySettings,
+    guess: float,
+    draw: int = SIZING,
+    level: float | None = None,
 ) -> int:
     """Return the fewest GPUs with which the goals of a pool hold in simulation.
 
@@ -186,6 +190,9 @@ def measured_gpus(
         GPUs from which to search, as from `formula_gpus`.
     draw
         Draw of arrivals and run times.
+    level
+        As `holds` has it. Where run times vary, the last doubt may be about them and not about
+        hosts: where no number of hosts is enough for it, the mean decides.
 
     Raises
     ------
@@ -195,21 +202,23 @@ def measured_gpus(
     """
     part, others = _parts(operation)
 
-    def with_parts(count: int) -> Operation:
-        return _with_gpus(operation, count * part + others)
+    def does(count: int) -> bool:
+        return holds(_with_gpus(operation, count * part + others), settings, draw, level)
 
     # Fewer than carry the load cannot do.
     least = max(math.ceil((operation.load - others) / part), 1)
     high = max(math.ceil((guess - others) / part), least)
     low, step = least - 1, 1
-    if holds(with_parts(high), settings, draw):
-        while high - step > low and holds(with_parts(high - step), settings, draw):
+    if does(high):
+        while high - step > low and does(high - step):
             high, step = high - step, 2 * step
         low = max(high - step, low)
     else:
         low = high
-        while not holds(with_parts(low + step), settings, draw):
+        while not does(low + step):
             low, step = low + step, 2 * step
+            if step > 2**_MAX_DOUBLINGS and level is not None:
+                return measured_gpus(operation, settings, guess, draw)
             if step > 2**_MAX_DOUBLINGS:
                 missed = [
                     m.job_class for m in replay(operation, settings, draw=draw) if not m.holds
@@ -222,12 +231,16 @@ def measured_gpus(
         high = low + step
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (low, middle) if holds(with_parts(middle), settings, draw) else (middle, high)
+        low, high = (low, middle) if does(middle) else (middle, high)
     return high * part + others
 
 
 def holds_with(
-    operation: Operation, settings: ReplaySettings, gpus: float, draw: int = SIZING
+    operation: Operation,
+    settings: ReplaySettings,
+    gpus: float,
+    draw: int = SIZING,
+    level: float | None = None,
 ) -> bool:
     """Return whether the goals of a pool hold with no more than so many GPUs.
 
@@ -241,12 +254,14 @@ def holds_with(
         GPUs, rounded down to what `measured_gpus` tries.
     draw
         Draw of arrivals and run times.
+    level
+        As `holds` has it.
     """
     part, others = _parts(operation)
     count = math.floor((gpus - others) / part + 1e-9)
     if count < 1 or count * part + others < operation.load:
         return False
-    return holds(_with_gpus(operation, count * part + others), settings, draw)
+    return holds(_with_gpus(operation, count * part + others), settings, draw, level)
 
 
 def _parts(operation: Operation) -> tuple[int, int]:
@@ -268,18 +283,38 @@ def _with_gpus(operation: Operation, gpus: int) -> Operation:
     return dataclasses.replace(operation, hosts=hosts)
 
 
-def holds(operation: Operation, settings: ReplaySettings, draw: int = SIZING) -> bool:
-    """Return whether the goals of a pool hold, as a verdict says it."""
-    return all(found.holds for found in replay(operation, settings, draw=draw))
+def holds(
+    operation: Operation,
+    settings: ReplaySettings,
+    draw: int = SIZING,
+    level: float | None = None,
+) -> bool:
+    """Return whether the goals of a pool hold, as a verdict says it.
+
+    Parameters
+    ----------
+    operation, settings
+        The pool, and how it is replayed.
+    draw
+        Draw of arrivals and run times.
+    level
+        Probability with which they have to hold by other draws too; None: they hold by these.
+    """
+    found = replay(operation, settings, draw=draw, in_full=level is not None)
+    return all(one.holds if level is None else one.holds_again(level) for one in found)
 
 
 class ToMeasure(NamedTuple):
-    """A regime of a pool, a draw, and the ratios between which what it requires is taken."""
+    """A regime of a pool, a draw, and the ratios between which what it requires is taken.
+
+    With a level the goals are to hold by other draws too, as `holds` has it.
+    """
 
     operation: Operation
     draw: int
     least: float
     most: float
+    level: float | None = None
 
 
 def measured_ratios(
@@ -314,9 +349,10 @@ def _measured_ratio(guess: float, regimes: Sequence[ToMeasure], settings: Replay
         if largest >= one.most:
             continue
         known = corrected(operation.streams, formula, largest)
-        if largest >= one.least and largest and holds_with(operation, settings, known, one.draw):
+        is_known = largest and largest >= one.least
+        if is_known and holds_with(operation, settings, known, one.draw, one.level):
             continue
         start = corrected(operation.streams, formula, max(guess, largest, one.least))
-        required = ratio(operation, measured_gpus(operation, settings, start, one.draw))
+        required = ratio(operation, measured_gpus(operation, settings, start, one.draw, one.level))
         largest = max(largest, min(required, one.most), one.least)
     return largest
