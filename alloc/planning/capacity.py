@@ -4,7 +4,8 @@ Twice: by a formula, which knows every pool at once, and by simulation, which is
 different sizes wait in one queue. The number of GPUs busy, were there no limit, has the mean of the
 load and a variance larger by ``z``, the mean gang weighted by load: its peakedness. Hayward's
 approximation [1]_ [2]_ takes R GPUs for ``R / z`` servers that ``load / z`` is offered to; Erlang's
-formula then says how long jobs wait [3]_. A pool also has to have the GPUs of its largest gang.
+formula then says how long jobs wait [3]_. A pool also has to have the GPUs of its largest gang, and
+those with which the gangs of each size would keep their goal by themselves: a whole number of them.
 
 References
 ----------
@@ -67,6 +68,8 @@ class PoolFormula:
         self._offered = self.load / self._peakedness
         self._blocked = [1.0]
         """Erlang B of the load for 0, 1, ... servers, as far as it was asked for."""
+        self._alike: dict[int, tuple[float, float, list[float]]] = {}
+        """Of gangs of one size how many run on average, their mean hours, and Erlang B."""
 
     def _mean(self, values: Sequence[float], loads: Sequence[float]) -> float:
         return math.fsum(map(operator.mul, values, loads)) / self.load
@@ -95,7 +98,26 @@ class PoolFormula:
         while high - low > _ACCURACY * max(load, gang):
             middle = (low + high) / 2
             low, high = (low, middle) if self._keeps(goal, wait_hours, middle) else (middle, high)
-        return max(high, gang)
+        sizes = {s.gpus for s in self.streams if s.job_class.name == job_class.name}
+        return max(high, gang, *(self._alone(size, goal, wait_hours, high) for size in sizes))
+
+    def _alone(self, size: int, goal: ServiceGoal, wait_hours: float, known: float) -> float:
+        """Return the GPUs with which gangs of one size keep a goal by themselves, `known` or more.
+
+        Of these a pool has room for a whole number at a time, and others only make them wait.
+        """
+        if size not in self._alike:
+            alike = [stream for stream in self.streams if stream.gpus == size]
+            loads = [stream.load for stream in alike]
+            hours = math.fsum(map(operator.mul, (s.hours for s in alike), loads)) / math.fsum(loads)
+            self._alike[size] = math.fsum(loads) / size, hours, [1.0]
+        offered, hours, blocked = self._alike[size]
+        servers = int(known / size)
+        while servers <= offered or not _is_kept(
+            goal, wait_hours, _waits(servers, offered, blocked), (servers - offered) / hours
+        ):
+            servers += 1
+        return float(servers * size)
 
     def _keeps(self, goal: ServiceGoal, wait_hours: float, gpus: float) -> bool:
         """Return whether a goal holds with so many servers, which need not be whole (M/M/c)."""
@@ -106,10 +128,14 @@ class PoolFormula:
         whole, part = int(servers), servers - int(servers)
         waits = math.pow(_waits(whole, offered, self._blocked), 1 - part)
         waits *= math.pow(max(_waits(whole + 1, offered, self._blocked), 1e-300), part)
-        drain_per_hour = (servers - offered) / self._hours
-        if goal.fraction is None:
-            return waits / drain_per_hour <= wait_hours
-        return waits * math.exp(-drain_per_hour * wait_hours) <= 1 - goal.fraction
+        return _is_kept(goal, wait_hours, waits, (servers - offered) / self._hours)
+
+
+def _is_kept(goal: ServiceGoal, wait_hours: float, waits: float, drain_per_hour: float) -> bool:
+    """Return whether a goal holds, by what part of the jobs wait and how fast a queue drains."""
+    if goal.fraction is None:
+        return waits / drain_per_hour <= wait_hours
+    return waits * math.exp(-drain_per_hour * wait_hours) <= 1 - goal.fraction
 
 
 def formula_gpus(streams: Sequence[Stream], job_class: JobClass) -> float:
