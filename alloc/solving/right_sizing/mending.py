@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -51,18 +51,23 @@ class Mending:
             The first stage, complete; None if there is nothing to change.
         """
         of_pools, of_classes = self._missing(found)
-        before, values = point, point.copy()
+        values = point.copy()
+
+        def gained(pool: int, t: int) -> float:
+            """GPUs of hosts that came for another quarter, or for others."""
+            column = self.first.usable[pool, t]
+            return float(values[column] - point[column])
+
         for (pool, spot, t), gpus in sorted(of_pools.items(), key=lambda item: item[0][2]):
-            # Hosts for an earlier quarter may be there still.
-            usable = self.first.usable[pool, t]
-            gpus -= 0.0 if spot else float(values[usable] - before[usable])
-            if gpus <= 0:
-                continue
-            more = None if spot else self._with_hosts(values, [pool], t, gpus)
-            values = self._without_jobs(values, pool, spot, t, gpus) if more is None else more
+            lacking = gpus if spot else gpus - gained(pool, t)
+            if lacking > 0:
+                more = None if spot else self._with_hosts(values, pool, t, lacking)
+                values = self._without_jobs(values, pool, spot, t, gpus) if more is None else more
         for (c, t), gpus in sorted(of_classes.items(), key=lambda item: item[0][1]):
-            values = self._with_place(values, c, t, gpus)
-        return None if np.array_equal(values, before) else values
+            need = self._need(values, c, t, gpus)
+            if not any(gained(pool, t) >= most for pool, most in need.items()):
+                values = self._with_place(values, c, t, need)
+        return None if np.array_equal(values, point) else values
 
     def _missing(
         self, found: Mapping[Task, BlockValue]
@@ -85,22 +90,22 @@ class Mending:
                     of_pools[(*pools[row], t)] = max(of_pools[(*pools[row], t)], gpus)
         return of_pools, of_classes
 
-    def _with_hosts(self, values: Array, pools: Iterable[int], t: int, gpus: float) -> Array | None:
-        """Return a first stage with so many more GPUs in one of some pools in a quarter.
+    def _with_hosts(self, values: Array, pool: int, t: int, gpus: float) -> Array | None:
+        """Return a first stage with so many more GPUs in a pool in a quarter.
 
-        Those that cost least over the plan; None where sites have no room for them.
+        Those that cost least over the plan; None where the site has no room for them.
         """
         data, first = self.data, self.first
         choices = []
         for k, group in enumerate(data.host_groups):
-            for q in range(t + 1) if group.pool in pools else ():
+            for q in range(t + 1) if group.pool == pool else ():
                 service = data.in_service(k, q)
                 if first.order[k, q] >= 0 and t in service:
                     columns = [first.order[k, q], *first.hosts[k, service.start : service.stop]]
                     size = data.offer(group).gpus
                     choices.append((float(first.cost[columns].sum()) / size, q, k, size))
         for _, q, k, size in sorted(choices):
-            column, usable = first.order[k, q], first.usable[data.host_groups[k].pool, t]
+            column, usable = first.order[k, q], first.usable[pool, t]
             wanted = values[usable] + gpus
             # Hosts that open a pool are spare ones first.
             least = math.ceil(gpus / size)
@@ -144,25 +149,35 @@ class Mending:
             self._closed.add((i, t))
         return values
 
-    def _with_place(self, values: Array, c: int, t: int, gpus: float) -> Array:
-        """Return a first stage with room for so many GPUs more of a class in a quarter."""
+    def _need(self, values: Array, c: int, t: int, gpus: float) -> dict[int, float]:
+        """Return what so many GPUs more of a class take in each pool that keeps firm hosts."""
         data, first = self.data, self.first
-        own = [i for i, at in enumerate(data.destinations) if c in at.job_classes]
-        is_open = {i for i in own if values[first.sent[i, t]] > 0.5}
+        asking = {(d.pool, i) for i, d in enumerate(data.destinations) if c in d.job_classes}
+        asking = {(pool, i) for pool, i in asking if not data.destinations[i].spot}
+        closed = {pool for pool, i in asking if values[first.sent[i, t]] < 0.5}
         need: dict[int, float] = {}
         for mode in data.modes:
-            if mode.job_class == c and not mode.spot:
+            if mode.job_class == c and not mode.spot and mode.pool not in closed:
                 most = gpus * mode.gpus_per_unit * mode.room
                 need[mode.pool] = max(need.get(mode.pool, 0.0), most)
-        pools = {data.destinations[i].pool for i in is_open if not data.destinations[i].spot}
-        for pool in sorted(pools & need.keys(), key=lambda pool: need[pool]):
-            more = self._with_hosts(values, [pool], t, need[pool])
+        return need
+
+    def _with_place(self, values: Array, c: int, t: int, need: Mapping[int, float]) -> Array:
+        """Return a first stage with room for more of a class in a quarter.
+
+        With hosts in a pool where it needs fewest, or with one more place that it is sent to.
+        """
+        data, first = self.data, self.first
+        for pool in sorted(need, key=lambda pool: need[pool]):
+            more = self._with_hosts(values, pool, t, need[pool])
             if more is not None:
                 return more
+        own = [i for i, at in enumerate(data.destinations) if c in at.job_classes]
         choices = []
         for i in own:
             column = first.sent[i, t]
-            if i not in is_open and first.upper[column] > 0 and (i, t) not in self._closed:
+            may_open = values[column] < 0.5 and first.upper[column] > 0
+            if may_open and (i, t) not in self._closed:
                 more = values.copy()
                 more[column] = 1.0
                 more = self.relaxation.completing.complete(more)
