@@ -153,10 +153,13 @@ def learn(
             # Where all goals hold, no regime requires more than it has, whatever other draws say:
             # the next plan costs no more on account of what was replayed.
             has = min(ratio(operation, operation.gpus) for operation, _ in found)
-            most = has if all_hold else math.inf
             to_measure[pool] = []
             for operation, measured in found:
                 missed = not all(one.holds for one in measured)
+                most = has if all_hold else math.inf
+                if not all_hold and all(one.holds_again(level) for one in measured):
+                    # Nor does this one, and if another requires more, it need not be measured.
+                    most = ratio(operation, operation.gpus)
                 # More than it had when it missed, whatever the draws say.
                 step = _LEAST_STEP * max(operation.hosts, default=1)
                 least = ratio(operation, operation.gpus + step) if missed else 0.0

@@ -41,6 +41,8 @@ SIZING = 0
 # Parts of a host to which capacity is measured. Finer is beyond what the draws say: in a pool of
 # three hosts of eight GPUs, two GPUs are a twelfth.
 _PARTS = 4
+# Part of the load to which it is measured where that is more: draws differ by more than that.
+_PART_OF_LOAD = 0.01
 # With two thousand hosts more, in parts, a pool that misses its goals is not short of hosts.
 _MAX_DOUBLINGS = 12
 # The formula is known to a host or two; a thousandth of the load, or of the largest gang where the
@@ -202,9 +204,10 @@ def measured_gpus(
 ) -> int:
     """Return the fewest GPUs with which the goals of a pool hold in simulation.
 
-    Found by steps from a guess that double, then by bisection; every trial replays the same jobs on
-    more or fewer of the pool's largest hosts, the last of which may be a part of one: what is
-    required of a host holds for other loads too, whole hosts are what a plan makes of it.
+    Found by steps from a guess that double, then by bisection, to a part of a host or of the load;
+    every trial replays the same jobs on more or fewer of the pool's largest hosts, the last of
+    which may be a part of one: what is required of a host holds for other loads too, whole hosts
+    are what a plan makes of it.
 
     Parameters
     ----------
@@ -234,7 +237,8 @@ def measured_gpus(
     # Fewer than carry the load cannot do.
     least = max(math.ceil((operation.load - others) / part), 1)
     high = max(math.ceil((guess - others) / part), least)
-    low, step = least - 1, 1
+    grain = max(int(_PART_OF_LOAD * operation.load / part), 1)
+    low, step = least - 1, grain
     if does(high):
         while high - step > low and does(high - step):
             high, step = high - step, 2 * step
@@ -255,7 +259,7 @@ def measured_gpus(
                     "another scheduler or goal, or replay more jobs if run times vary."
                 )
         high = low + step
-    while high - low > 1:
+    while high - low > grain:
         middle = (low + high) // 2
         low, high = (low, middle) if does(middle) else (middle, high)
     return high * part + others

@@ -15,7 +15,7 @@ from alloc.formulation import RawResult
 from alloc.models.right_sizing.data import Array, Ints
 from alloc.models.right_sizing.margins import Margin
 from alloc.solving.right_sizing.blocks import SHORT, BlockValue, Task
-from alloc.solving.right_sizing.mending import Mending
+from alloc.solving.right_sizing.mending import Mending, to_blame
 from alloc.solving.right_sizing.relaxation import Incumbent, Relaxation
 from alloc.solving.right_sizing.slopes import open_by_slopes
 
@@ -110,7 +110,7 @@ class Candidates:
         if self._goes_short(found):
             self._short.add(key)
             self._went_short = True
-            self._blamed = self._to_blame(found)
+            self._blamed = to_blame(relaxation, found)
             self._last_short = point, found
         worth = float(
             relaxation.setting.cost @ point
@@ -153,28 +153,6 @@ class Candidates:
     def _goes_short(self, found: dict[Task, BlockValue]) -> bool:
         # Half of what the checker allows: the other half is for rounding.
         return any(value.short > SHORT / 2 for value in found.values())
-
-    def _to_blame(self, found: dict[Task, BlockValue]) -> Ints:
-        """Return where the classes of what is short may be sent instead, in its quarters."""
-        relaxation = self.relaxation
-        data, blocks = relaxation.data, relaxation.blocks
-        columns = set()
-        for (_, t), value in found.items():
-            pools, classes = set(), set()
-            for row in relaxation.block_data.slack_rows[np.flatnonzero(value.missing > SHORT)]:
-                if row < len(blocks.demand_rows):
-                    classes.add(blocks.demand_rows[row][0])
-                elif row in blocks.margin_rows:
-                    pools.add(blocks.margin_pools[blocks.margin_rows.index(row)])
-            for at in data.destinations:
-                if (at.pool, at.spot) in pools:
-                    classes.update(at.job_classes)
-            columns |= {
-                int(relaxation.first.sent[i, t])
-                for i, at in enumerate(data.destinations)
-                if classes & set(at.job_classes)
-            }
-        return np.array(sorted(columns), dtype=np.int64)
 
     def _is_plan(self, point: Array, found: dict[Task, BlockValue]) -> bool:
         relaxation = self.relaxation

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from alloc.models.right_sizing.data import Array
+from alloc.models.right_sizing.data import Array, Ints
 from alloc.solving.right_sizing.blocks import SHORT, BlockValue, Task
 from alloc.solving.right_sizing.relaxation import Relaxation
 
@@ -183,3 +183,25 @@ class Mending:
                 more = self.relaxation.completing.complete(more)
                 choices.append((float((more - values)[first.margin[:, t]].sum()), i, more))
         return min(choices, key=lambda one: one[:2])[2] if choices else values
+
+
+def to_blame(relaxation: Relaxation, found: Mapping[Task, BlockValue]) -> Ints:
+    """Return where the classes of what is short may be sent instead, in its quarters."""
+    data, blocks = relaxation.data, relaxation.blocks
+    columns = set()
+    for (_, t), value in found.items():
+        pools, classes = set(), set()
+        for row in relaxation.block_data.slack_rows[np.flatnonzero(value.missing > SHORT)]:
+            if row < len(blocks.demand_rows):
+                classes.add(blocks.demand_rows[row][0])
+            elif row in blocks.margin_rows:
+                pools.add(blocks.margin_pools[blocks.margin_rows.index(row)])
+        for at in data.destinations:
+            if (at.pool, at.spot) in pools:
+                classes.update(at.job_classes)
+        columns |= {
+            int(relaxation.first.sent[i, t])
+            for i, at in enumerate(data.destinations)
+            if classes & set(at.job_classes)
+        }
+    return np.array(sorted(columns), dtype=np.int64)
