@@ -4,7 +4,8 @@ Twice: by a formula, which knows every pool at once, and by simulation, which is
 different sizes wait in one queue. The number of GPUs busy, were there no limit, has the mean of the
 load and a variance larger by ``z``, the mean gang weighted by load: its peakedness. Hayward's
 approximation [1]_ [2]_ takes R GPUs for ``R / z`` servers that ``load / z`` is offered to; Erlang's
-formula then says how long jobs wait [3]_. A pool also has to have the GPUs of its largest gang, and
+formula then says how long jobs wait [3]_, until the mean gang finds its GPUs free. A class whose
+gang is larger has to find as many more. A pool also has to have the GPUs of its largest gang, and
 those with which the gangs of each size would keep their goal by themselves: a whole number of them.
 
 References
@@ -101,6 +102,8 @@ class PoolFormula:
             middle = (low + high) / 2
             low, high = (low, middle) if self._keeps(goal, wait_hours, middle) else (middle, high)
         sizes = {s.gpus for s in self.streams if s.job_class.name == job_class.name}
+        # The formula is about when the mean gang finds its GPUs free; a larger one needs more.
+        high += max(max(sizes) - self._peakedness, 0.0)
         return max(high, gang, *(self._alone(size, goal, wait_hours, high) for size in sizes))
 
     def _alone(self, size: int, goal: ServiceGoal, wait_hours: float, known: float) -> float:
