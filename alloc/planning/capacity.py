@@ -333,7 +333,7 @@ def holds(
     level
         Probability with which they have to hold by other draws too; None: they hold by these.
     """
-    found = replay(operation, settings, draw=draw, in_full=level is not None)
+    found = replay(operation, settings, draw=draw, level=level)
     return all(one.holds if level is None else one.holds_again(level) for one in found)
 
 

@@ -159,7 +159,7 @@ Waits = Mapping[str, Floats]
 
 
 def replay(
-    operation: Operation, settings: ReplaySettings, *, draw: int = 0, in_full: bool = False
+    operation: Operation, settings: ReplaySettings, *, draw: int = 0, level: float | None = None
 ) -> tuple[Measured, ...]:
     """Return what every class with a goal met in a pool, class by class.
 
@@ -174,9 +174,10 @@ def replay(
         How it is replayed.
     draw
         Which draw of arrivals and run times, 0 or more; draws are independent of each other.
-    in_full
-        Whether replications go on to the last unless a goal surely does not hold. What is to hold
-        by other draws may not do so by a few lucky ones.
+    level
+        Replications go on until a goal surely does not hold, or all would hold in another replay
+        too with this probability (`Measured.holds_again`); after the first batch alone that may be
+        luck. None: until goals surely hold or do not.
 
     Raises
     ------
@@ -203,7 +204,11 @@ def replay(
         # One goal that is surely missed decides for the pool.
         if any(m.is_sure and not m.holds for m in found):
             break
-        if not in_full and all(m.is_sure for m in found):
+        if level is None:
+            is_decided = all(m.is_sure for m in found)
+        else:
+            is_decided = batch > 0 and all(m.holds_again(level) for m in found)
+        if is_decided:
             break
     return found
 
