@@ -192,7 +192,7 @@ def test_a_class_without_a_goal_in_a_pool_smaller_than_its_jobs_is_said_not_to_b
 @pytest.mark.parametrize("which", [1, 2])
 @pytest.mark.parametrize("with_plan", [True, False])
 def test_an_interrupt_at_prices_keeps_the_plan_there_was(which: int, with_plan: bool) -> None:
-    """Of the solve that it ended, or of the one before: it is newer than what was replayed."""
+    """The cheaper of the solve that it ended and the one before: newer than what was replayed."""
     solved: list[tuple[PlanningProblem, Result[Plan]]] = []
 
     def solve(
@@ -212,14 +212,14 @@ def test_an_interrupt_at_prices_keeps_the_plan_there_was(which: int, with_plan: 
     ended = plan_and_replay(problem(), solve, REPLAY)
     assert len(solved) == which + 1
     kept = [one for one in solved[1:] if one[1].solution is not None]
-    last = kept[-1] if kept else solved[-1]
+    best = min(kept, key=lambda one: one[1].certificate.objective or INF) if kept else solved[-1]
     assert ended.outcome == "interrupted"
-    assert [(one.problem, one.result) for one in ended.iterations] == [solved[0], last]
-    assert ended.result is (kept or solved)[-1 if kept else 0][1]
+    assert [(one.problem, one.result) for one in ended.iterations] == [solved[0], best]
+    assert ended.result is (best if kept else solved[0])[1]
     assert ("was not replayed yet" in ended.sentence) == bool(kept)
 
 
-@pytest.mark.parametrize("last", range(1, 7))
+@pytest.mark.parametrize("last", range(1, 4))
 def test_an_interrupt_keeps_the_best_plan_of_its_iteration(
     monkeypatch: pytest.MonkeyPatch, last: int
 ) -> None:
