@@ -4,10 +4,18 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from alloc.planning.buffers import Knowledge, fit, keys_of, priced, raise_buffers, tightened
+from alloc.planning.buffers import (
+    Knowledge,
+    fit,
+    is_enough,
+    keys_of,
+    priced,
+    raise_buffers,
+    tightened,
+)
 from alloc.planning.pools import Operation, operations_of, tightest
 from alloc.planning.replay import ReplaySettings
 from alloc.problems.right_sizing.demand import TighteningKey
@@ -76,10 +84,12 @@ class IterationSolves:
     solve: Solve
     settings: ReplaySettings
     seconds: float | None
-    latest: tuple[PlanningProblem, Result[Plan]] | None = None
-    """What was solved last and has a plan; without any plan what was solved first."""
 
     def __post_init__(self) -> None:
+        self._found: list[_Candidate] = []
+        """What `cheapest` compares."""
+        self._solved: list[tuple[PlanningProblem, Result[Plan]]] = []
+        """All that was solved and has a plan, and what came first."""
         self._began = time.monotonic()
         self._operations: tuple[Result[Plan], tuple[Operation, ...]] | None = None
 
@@ -97,17 +107,41 @@ class IterationSolves:
         Raises
         ------
         KeyboardInterrupt
-            If one ended the solve; what it found is in `latest`.
+            If one ended the solve; what it found is known to `best`.
         """
         seconds = self.seconds
         if seconds is not None:
             seconds = part * max(self._left(), _LEAST_TIME * seconds)
         result = self.solve(problem, start, seconds)
-        if self.latest is None or result.solution is not None:
-            self.latest = problem, result
+        if not self._solved or result.solution is not None:
+            self._solved.append((problem, result))
         if result.certificate.limit == "interrupt":
             raise KeyboardInterrupt
         return result
+
+    def best(self) -> tuple[PlanningProblem, Result[Plan]] | None:
+        """Return the best that is known so far, should the solves be interrupted.
+
+        A plan with what its pools require comes before one without, and then the cheapest.
+
+        Returns
+        -------
+        problem, result
+            What was solved, and its result; None before anything was.
+        """
+        solved = [
+            _Candidate(problem, result, self._is_enough(result)) for problem, result in self._solved
+        ]
+        every = [*self._found, *solved]
+        if not every:
+            return None
+        found = min(every, key=lambda one: one.order)
+        return found.problem, found.result
+
+    def _is_enough(self, result: Result[Plan]) -> bool:
+        if result.solution is None:
+            return False
+        return is_enough(self.knowledge, tightest(self.operations(result), self.settings.regimes))
 
     def cheapest(self, start: Result[Plan], prices: int) -> tuple[PlanningProblem, Result[Plan]]:
         """Find the cheapest plan with what its pools require, from the places of a plan on.
@@ -129,13 +163,12 @@ class IterationSolves:
             What was solved, and the plan; where there is none with buffers, the last at prices, and
             where there is none there either, no plan.
         """
-        places, seen = self._places(start), []
-        found: list[_Candidate] = []
+        places, seen, found = self._places(start), [], self._found
         at_prices: tuple[PlanningProblem, Result[Plan]] | None = None
         for step in range(_MAX_PRICED_SOLVES + 1):
             if step >= prices and places not in seen:
                 seen.append(places)
-                found.append(self._candidate(start, found))
+                found.append(self._candidate(start))
             if step == _MAX_PRICED_SOLVES or self._is_late():
                 break
             now = priced(self.shared, self.knowledge, self.operations(start))
@@ -148,16 +181,16 @@ class IterationSolves:
             if places == before:
                 break
         if not found:
-            found.append(self._candidate(start, found))
+            found.append(self._candidate(start))
         best = min(found, key=lambda one: one.order)
         if best.result.solution is None and at_prices is not None:
             return at_prices
         return best.problem, best.result
 
-    def _candidate(self, start: Result[Plan], found: Sequence[_Candidate]) -> _Candidate:
+    def _candidate(self, start: Result[Plan]) -> _Candidate:
         """Return the plan with buffers where a plan sends classes, as far as it may be cheapest."""
         fit(self.knowledge, self.shared, self.operations(start))
-        below = min((one.cost for one in found if one.is_enough), default=math.inf)
+        below = min((one.cost for one in self._found if one.is_enough), default=math.inf)
         return self.with_buffers(start, anywhere=False, below=below)
 
     def with_buffers(

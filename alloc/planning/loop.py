@@ -200,9 +200,10 @@ def _iterate(
         try:
             now, result = _solved(solves, last, number, measured_only)
         except KeyboardInterrupt:
-            # Whatever was solved last is kept, at prices or with buffers.
-            if solves.latest is not None:
-                iterations.append(Iteration(*solves.latest, ()))
+            # The best of what was solved is kept, at prices or with buffers.
+            best = solves.best()
+            if best is not None:
+                iterations.append(Iteration(*best, ()))
             raise
         # What is known of the iteration should the replay be interrupted.
         iterations.append(Iteration(now, result, ()))

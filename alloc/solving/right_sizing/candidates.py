@@ -15,10 +15,14 @@ from alloc.formulation import RawResult
 from alloc.models.right_sizing.data import Array, Ints
 from alloc.models.right_sizing.margins import Margin
 from alloc.solving.right_sizing.blocks import SHORT, BlockValue, Task
+from alloc.solving.right_sizing.mending import Mending, to_blame
 from alloc.solving.right_sizing.relaxation import Incumbent, Relaxation
 from alloc.solving.right_sizing.slopes import open_by_slopes
 
 _ROUNDED = "rounded"
+_MENDED = "mended"
+_MAX_MENDS = 6
+"""Times that what goes short is mended: each but moves what is missing on, if it is not cured."""
 _STEPS_OF_DIVE = 3
 _ATTEMPTS = 4
 _IN_USE = 1e-3
@@ -72,6 +76,8 @@ class Candidates:
         """Those of the tried that go short."""
         self._went_short = False
         """Whether the last one did, and had not been tried before."""
+        self._last_short: tuple[Array, dict[Task, BlockValue]]
+        """The last that did, with its values."""
         self._blamed: Ints = np.zeros(0, dtype=np.int64)
         """Columns of where jobs are sent to which it may be due that the last one went short."""
         self._raises = 0
@@ -104,7 +110,8 @@ class Candidates:
         if self._goes_short(found):
             self._short.add(key)
             self._went_short = True
-            self._blamed = self._to_blame(found)
+            self._blamed = to_blame(relaxation, found)
+            self._last_short = point, found
         worth = float(
             relaxation.setting.cost @ point
             + sum(relaxation.setting.weight[task] * found[task].value for task in relaxation.tasks)
@@ -112,6 +119,22 @@ class Candidates:
         if worth < relaxation.cost and self._is_plan(point, found):
             relaxation.take(Incumbent(point, worth, found), what)
             return True
+        return False
+
+    def try_mended(self, values: Array, what: str) -> bool:
+        """Value a first stage, and mend it while it goes short and there is no plan yet."""
+        if self.try_candidate(values, what):
+            return True
+        relaxation, mending = self.relaxation, Mending(self.relaxation)
+        for _ in range(_MAX_MENDS):
+            has_time = relaxation.seconds_left() > 3 * relaxation.seconds_to_value
+            if not (self._went_short and has_time and relaxation.incumbent is None):
+                break
+            mended = mending.mend(*self._last_short)
+            if mended is None:
+                break
+            if self.try_candidate(mended, _MENDED):
+                return True
         return False
 
     def _cut_off(self, point: Array) -> None:
@@ -130,28 +153,6 @@ class Candidates:
     def _goes_short(self, found: dict[Task, BlockValue]) -> bool:
         # Half of what the checker allows: the other half is for rounding.
         return any(value.short > SHORT / 2 for value in found.values())
-
-    def _to_blame(self, found: dict[Task, BlockValue]) -> Ints:
-        """Return where the classes of what is short may be sent instead, in its quarters."""
-        relaxation = self.relaxation
-        data, blocks = relaxation.data, relaxation.blocks
-        columns = set()
-        for (_, t), value in found.items():
-            pools, classes = set(), set()
-            for row in relaxation.block_data.slack_rows[np.flatnonzero(value.missing > SHORT)]:
-                if row < len(blocks.demand_rows):
-                    classes.add(blocks.demand_rows[row][0])
-                elif row in blocks.margin_rows:
-                    pools.add(blocks.margin_pools[blocks.margin_rows.index(row)])
-            for at in data.destinations:
-                if (at.pool, at.spot) in pools:
-                    classes.update(at.job_classes)
-            columns |= {
-                int(relaxation.first.sent[i, t])
-                for i, at in enumerate(data.destinations)
-                if classes & set(at.job_classes)
-            }
-        return np.array(sorted(columns), dtype=np.int64)
 
     def _is_plan(self, point: Array, found: dict[Task, BlockValue]) -> bool:
         relaxation = self.relaxation
@@ -452,7 +453,7 @@ class Candidates:
         raw = self._integer_programs([limits], _SECONDS_TO_ROUND, relaxation.gap / 10)[0]
         if raw.values is None:
             return False
-        return self.try_candidate(raw.values[: len(relaxation.setting.cost)], _ROUNDED)
+        return self.try_mended(raw.values[: len(relaxation.setting.cost)], _ROUNDED)
 
     def _is_refused_again(self, seconds: float) -> bool:
         """Return whether the quarterly integer program is infeasible without presolve too."""

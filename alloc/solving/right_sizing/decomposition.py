@@ -106,7 +106,7 @@ class Decomposition:
         relaxation = self.relaxation
         began = relaxation.start()
         if start is not None:
-            self.candidates.try_candidate(relaxation.completing.from_plan(start), "start")
+            self.candidates.try_mended(relaxation.completing.from_plan(start), "start")
         if began is not None and relaxation.seconds_left() > 0:
             # Something to return, should the time be up before the relaxation is solved.
             self.candidates.try_candidate(relaxation.completing.round_up(began), "first")

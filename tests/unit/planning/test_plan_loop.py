@@ -10,8 +10,10 @@ from planning_worlds import small_pools as problem
 
 from alloc.certificate import Limit
 from alloc.errors import InstanceError
+from alloc.planning.buffers import Knowledge
 from alloc.planning.iteration_solves import Solve
 from alloc.planning.loop import Replayed, plan_and_replay
+from alloc.planning.pools import operations_of, tightest
 from alloc.planning.replay import ReplaySettings, replay, replay_all
 from alloc.planning.report import PlanReport, plan, solve_plan
 from alloc.problems.right_sizing import (
@@ -190,7 +192,7 @@ def test_a_class_without_a_goal_in_a_pool_smaller_than_its_jobs_is_said_not_to_b
 @pytest.mark.parametrize("which", [1, 2])
 @pytest.mark.parametrize("with_plan", [True, False])
 def test_an_interrupt_at_prices_keeps_the_plan_there_was(which: int, with_plan: bool) -> None:
-    """Of the solve that it ended, or of the one before: it is newer than what was replayed."""
+    """The cheaper of the solve that it ended and the one before: newer than what was replayed."""
     solved: list[tuple[PlanningProblem, Result[Plan]]] = []
 
     def solve(
@@ -210,11 +212,44 @@ def test_an_interrupt_at_prices_keeps_the_plan_there_was(which: int, with_plan: 
     ended = plan_and_replay(problem(), solve, REPLAY)
     assert len(solved) == which + 1
     kept = [one for one in solved[1:] if one[1].solution is not None]
-    last = kept[-1] if kept else solved[-1]
+    best = min(kept, key=lambda one: one[1].certificate.objective or INF) if kept else solved[-1]
     assert ended.outcome == "interrupted"
-    assert [(one.problem, one.result) for one in ended.iterations] == [solved[0], last]
-    assert ended.result is (kept or solved)[-1 if kept else 0][1]
+    assert [(one.problem, one.result) for one in ended.iterations] == [solved[0], best]
+    assert ended.result is (best if kept else solved[0])[1]
     assert ("was not replayed yet" in ended.sentence) == bool(kept)
+
+
+@pytest.mark.parametrize("last", range(1, 4))
+def test_an_interrupt_keeps_the_best_plan_of_its_iteration(
+    monkeypatch: pytest.MonkeyPatch, last: int
+) -> None:
+    """Not whatever was solved last: one with what its pools require, and then the cheapest."""
+    known = Knowledge()
+    monkeypatch.setattr("alloc.planning.loop.Knowledge", lambda: known)
+    dear, solved = _roomy(200.0), list[Result[Plan]]()
+
+    def solve(
+        tightened: PlanningProblem, before: Result[Plan] | None, seconds: float | None
+    ) -> Result[Plan]:
+        found = solve_plan(tightened, EXACT, before)
+        if len(solved) == last:
+            # It had no time for better.
+            own = tightened.fingerprint
+            ended = dataclasses.replace(dear.certificate, limit="interrupt", fingerprint=own)
+            found = dataclasses.replace(dear, certificate=ended)
+        solved.append(found)
+        return found
+
+    def order(found: Result[Plan]) -> tuple[bool, float]:
+        every = operations_of(problem(), found.require_solution())
+        lacks = any(o.has_goal and known.required(o) > o.gpus + 1 for o in tightest(every))
+        return lacks, found.certificate.objective or INF
+
+    ended = plan_and_replay(problem(), solve, REPLAY, max_iterations=2)
+    assert ended.outcome == "interrupted"
+    assert len(solved) == last + 1
+    assert order(ended.iterations[-1].result) == min(map(order, solved[1:]))
+    assert ended.iterations[-1].problem.fingerprint == ended.result.certificate.fingerprint
 
 
 @pytest.mark.parametrize("status", ["no_solution", "infeasible"])
@@ -353,9 +388,9 @@ def test_no_plan_is_judged_by_the_draws_that_it_was_made_by(
         judged.append(draw)
         return replay_all(*given, draw=draw)  # type: ignore[arg-type]
 
-    def size(*given: object, draw: int) -> object:
+    def size(*given: object, draw: int, level: float | None = None) -> object:
         sized.append(draw)
-        return replay(*given, draw=draw)  # type: ignore[arg-type]
+        return replay(*given, draw=draw, level=level)  # type: ignore[arg-type]
 
     monkeypatch.setattr("alloc.planning.loop.replay_all", judge)
     monkeypatch.setattr("alloc.planning.capacity.replay", size)
