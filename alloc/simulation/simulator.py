@@ -321,7 +321,11 @@ def simulate(
     )
     require_knowledge(policy, knowledge)
     require_honoured(policy, instance)
-    _asked(policy, "when it is reset", policy.reset)
+    try:
+        policy.reset()
+    except (Exception, SystemExit) as error:
+        _blame(policy, "when it is reset", error)
+        raise
     try:
         simulation.run(policy)
     except KeyboardInterrupt:
@@ -331,22 +335,23 @@ def simulate(
     return simulation.result(check=check)
 
 
-def _asked(policy: Scheduler, when: str, ask: Callable[[], object]) -> object:
-    """Return what a policy answers; what anybody's own code raises is said with its line."""
-    try:
-        return ask()
-    except AllocError:
-        raise
-    except (Exception, SystemExit) as error:  # a rule that ends Python would end alloc unsaid
-        if type(policy).__module__.startswith("alloc.") and not isinstance(policy, RuleScheduler):
-            raise  # a bug of alloc's own
-        raise SimulationError(
-            f"scheduler {policy.name} fails {when}, {raised(error)}; mend it there."
-        ) from error
+def _blame(policy: Scheduler, when: str, error: BaseException) -> None:
+    """Raise what anybody's own code raised with its line; of alloc's own, do nothing."""
+    if isinstance(error, AllocError):
+        return
+    if type(policy).__module__.startswith("alloc.") and not isinstance(policy, RuleScheduler):
+        return  # a bug of alloc's own
+    raise SimulationError(
+        f"scheduler {policy.name} fails {when}, {raised(error)}; mend it there."
+    ) from error
 
 
 def _decision(policy: Scheduler, state: ClusterState) -> Decision:
-    decision = _asked(policy, f"at {state.now_s:g} s", lambda: policy.decide(state))
+    try:
+        decision = policy.decide(state)
+    except (Exception, SystemExit) as error:  # a rule that ends Python would end alloc unsaid
+        _blame(policy, f"at {state.now_s:g} s", error)
+        raise
     if not isinstance(decision, Decision):
         raise SimulationError(
             f"scheduler {policy.name} returned {type(decision).__name__} at {state.now_s:g} s; "

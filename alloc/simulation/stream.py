@@ -22,6 +22,7 @@ from alloc.schedulers.fifo import Fifo
 from alloc.schedulers.ladder import TaskLadder, ladder_of
 from alloc.schedulers.state import JobView, Scheduler
 from alloc.simulation.engine import Engine
+from alloc.units import RESOURCES
 from alloc.workload import NO_RULES, Job
 
 _Way = tuple[int, float, Gang]
@@ -194,6 +195,8 @@ def stream_of(engine: Engine, policy: Scheduler) -> Stream | None:
     """
     instance = engine.instance
     if type(policy) is not Fifo or not policy.is_plain or not engine.is_plain:
+        return None
+    if len(instance.resource_names) > len(RESOURCES):
         return None
     hosts = HostClasses(instance.topology)
     ways: list[_Ways] = []

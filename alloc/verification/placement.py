@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from alloc.problems.allocation.instance import Instance
-from alloc.problems.allocation.solution import TaskPlacement
+from alloc.problems.allocation.solution import Assignment, TaskPlacement
 from alloc.verification.rules import check_rules
 from alloc.verification.violation import Violation
-from alloc.workload import NO_RULES, Configuration
+from alloc.workload import NO_RULES, Configuration, Job
 
 
 def check_assignment(
@@ -69,6 +69,32 @@ def check_assignment(
         yield from _check_hosts(instance, job_id, configuration, known)
     if job.placement is not NO_RULES:
         yield from check_rules(instance, job, configuration, known)
+
+
+def is_plainly_placed(instance: Instance, job: Job, assignment: Assignment) -> bool:
+    """Return whether `check_assignment` surely finds nothing wrong: a cheap look at plain gangs.
+
+    Parameters
+    ----------
+    instance
+        The problem.
+    job
+        The job of the assignment, one of the instance's.
+    assignment
+        What is looked at.
+    """
+    c, table = assignment.configuration, job.configurations
+    if not 0 <= c < len(table) or job.placement is not NO_RULES:
+        return False
+    groups, index = table[c].tasks, instance.topology.host_index
+    if len(groups) > 1 or not table[c].any_hosts:
+        return False
+    role, left = groups[0].role, groups[0].count
+    for task in assignment.tasks:
+        if task.role != role or task.count < 1 or task.host not in index:
+            return False
+        left -= task.count
+    return left == 0
 
 
 def _check_gang(
