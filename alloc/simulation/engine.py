@@ -35,6 +35,8 @@ class Record:
     migrations: int = 0
     failures: int = 0
     lost_gpu_s: float = 0.0
+    is_sorted: bool = False
+    """Whether the runs are by job, in the order of the instance, and by time."""
 
     def enter(self, live: LiveJob) -> None:
         """Enter a job."""

@@ -374,8 +374,9 @@ def _result(instance: Instance, engine: Engine, forecast: Forecast) -> Simulatio
     name, record = engine.name, engine.record
     while engine.live:
         record.enter(engine.live.popitem()[1])
-    index = engine.instance.job_index
-    record.runs.sort(key=lambda run: (index[run.job], run.start_s))
+    if not record.is_sorted:
+        index = engine.instance.job_index
+        record.runs.sort(key=lambda run: (index[run.job], run.start_s))
     schedule = Schedule(
         tuple(record.runs),
         {
@@ -416,7 +417,8 @@ def _late(instance: Instance, completion_s: dict[str, float | None]) -> tuple[st
     """Return the jobs that completed after their deadline or the horizon."""
     horizon_s = math.inf if instance.horizon_s is None else instance.horizon_s
     late = []
-    for job in instance.jobs:
+    every = instance.horizon_s is not None
+    for job in [job for job in instance.jobs if every or job.deadline_s is not None]:
         end_s = completion_s[job.id]
         limit_s = min(horizon_s, math.inf if job.deadline_s is None else job.deadline_s)
         if end_s is not None and end_s > limit_s + TIME_TOLERANCE_S:

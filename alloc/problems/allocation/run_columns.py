@@ -71,6 +71,8 @@ class RunColumns:
         self.kind: Numbers = np.array(kinds, dtype=np.int64)
         self.start_s: Times = np.array([run.start_s for run in runs], dtype=float)
         self.end_s: Times = np.array([run.end_s for run in runs], dtype=float)
+        # What `alloc.progress` works out of runs that are the only ones of their jobs.
+        self.single_ends: tuple[Numbers, Times] | None = None
         # Filled up to the most task groups of a kind.
         self._width = max([len(kind.tasks) for kind in self.kinds], default=1)
 
