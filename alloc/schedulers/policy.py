@@ -82,7 +82,8 @@ class Policy:
         kept: list[JobView] = []
         competing: list[JobView] = []
         for view in state.jobs:
-            (kept if self._stays(view, state) else competing).append(view)
+            stays = view.current is not None and self._stays(view, state)
+            (kept if stays else competing).append(view)
         round_ = Round(state, self._memory, self._empty_pool(state), {}, self.watch)
         round_.pin(kept)
         return round_, competing

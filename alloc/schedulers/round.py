@@ -370,12 +370,15 @@ class Round:
         unchanged configuration, is running. If all fit the other way round as well, nobody moves.
         Tasks given out one by one in slots are where DL2 puts them, whoever was there before.
         """
-        wanted = {
-            job_id: Assignment(job_id, reached, self._placements(grant))
-            for job_id, grant in self.grants.items()
-            if (reached := grant.reached) is not None
-        }
-        if not any(self._moved(a) for job_id, a in wanted.items() if self._may_settle(job_id)):
+        wanted: dict[str, Assignment] = {}
+        all_stay = self.state.slot_s is not None
+        for job_id, grant in self.grants.items():
+            if (reached := grant.reached) is not None:
+                wanted[job_id] = Assignment(job_id, reached, self._placements(grant))
+                all_stay = all_stay and isinstance(grant.ladder, TaskLadder)
+        if all_stay or not any(
+            self._moved(a) for job_id, a in wanted.items() if self._may_settle(job_id)
+        ):
             return wanted
         pool = HostPool(self.state.topology)
         for view, assignment in self.pinned.values():

@@ -36,7 +36,7 @@ class Record:
     failures: int = 0
     lost_gpu_s: float = 0.0
     is_sorted: bool = False
-    """Whether the runs are by job, in the order of the instance, and by time."""
+    """Whether all is in the order of the instance, one run a job."""
 
     def enter(self, live: LiveJob) -> None:
         """Enter a job."""
