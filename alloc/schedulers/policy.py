@@ -6,10 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 from alloc.packing import HostPool
+from alloc.schedulers.grant import Outcome
 from alloc.schedulers.honouring import REQUIRED_LEVELS
 from alloc.schedulers.memory import Memory
 from alloc.schedulers.published import PublishedRule, Rules, published_rule
-from alloc.schedulers.round import Outcome, Round, Watch
+from alloc.schedulers.round import Round, Watch
 from alloc.schedulers.state import ClusterState, Decision, JobView, Knowledge
 
 NO_DEPARTURES: Mapping[str, bool] = MappingProxyType({})
