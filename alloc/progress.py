@@ -239,6 +239,8 @@ def ends_of_single_runs(
         before the start; and the completions of these jobs, seconds, NaN for those that do not
         complete. Both of shape (such jobs,); none where hosts may go down.
     """
+    if columns.single_ends is not None:
+        return columns.single_ends
     jobs = instance.jobs
     num_runs = np.bincount(columns.job[columns.job != UNKNOWN], minlength=len(jobs))
     once = num_runs == 1
@@ -259,4 +261,5 @@ def ends_of_single_runs(
         done = rate * (until_s - start_s - pause)
         end_s = np.minimum(start_s + pause + left / rate, until_s)
         end_s[~((rate > 0) & (done >= left - tolerance))] = np.nan
+    columns.single_ends = single, end_s
     return single, end_s

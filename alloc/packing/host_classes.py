@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from operator import attrgetter, itemgetter
 
+from alloc.problems.allocation.solution import TaskPlacement
 from alloc.topology import Topology
 from alloc.units import RESOURCES
 from alloc.workload import Configuration, TaskGroup
@@ -61,11 +62,11 @@ class Ask:
         Those with room for some: rank, room for so many tasks, and class, by rank.
     num_known
         How many classes were looked at.
-    known
-        The stands of the group met so far, by host and number of tasks.
+    rows
+        The stands of each number of tasks, host by host, as far as they were met.
     """
 
-    __slots__ = ("among", "code", "count", "each", "known", "num_known", "parts", "role", "whole")
+    __slots__ = ("among", "code", "count", "each", "num_known", "parts", "role", "rows", "whole")
 
     def __init__(self, group: TaskGroup, code: int, among: int) -> None:
         self.each: Row = (group.gpu_milli, group.cpu_milli, group.memory_mib)
@@ -76,14 +77,7 @@ class Ask:
         self.whole: list[HostClass] = []
         self.parts: list[tuple[Row, int, HostClass]] = []
         self.num_known = 0
-        self.known: dict[tuple[int, int], Stand] = {}
-
-    def stand(self, host: int, count: int) -> Stand:
-        """Return the stand of so many tasks on a host: always the same one."""
-        found = self.known.get((host, count))
-        if found is None:
-            found = self.known[host, count] = Stand(self, host, count)
-        return found
+        self.rows: dict[int, list[Stand | None]] = {}
 
     def room(self, free: Row) -> int:
         """Return how many tasks fit on a host with so much free, at most all."""
@@ -108,6 +102,8 @@ class Stand:
         Position of the host.
     count
         Number of tasks.
+    name
+        Id of the host.
 
     Attributes
     ----------
@@ -115,16 +111,20 @@ class Stand:
         The host as a bit.
     taken, given
         Codes of the tasks, when they are taken from a host and given back.
-    alone
+    task
+        The same for people.
+    alone, tasks
         The placement of a gang that is nothing but this.
     """
 
-    __slots__ = ("alone", "ask", "bit", "count", "given", "host", "taken")
+    __slots__ = ("alone", "ask", "bit", "count", "given", "host", "taken", "task", "tasks")
 
-    def __init__(self, ask: Ask, host: int, count: int) -> None:
+    def __init__(self, ask: Ask, host: int, count: int, name: str) -> None:
         self.ask = ask
         self.host = host
         self.count = count
+        self.task = TaskPlacement(name, ask.role, count)
+        self.tasks = (self.task,)
         self.bit = 1 << host
         self.taken = ask.code + count
         self.given = -self.taken
@@ -152,6 +152,7 @@ class HostClasses:
     """
 
     def __init__(self, topology: Topology) -> None:
+        self._names = [host.id for host in topology.hosts]
         rows: list[Row] = [(gpu, cpu, memory) for gpu, cpu, memory in topology.capacity.tolist()]
         self._classes: dict[Row, HostClass] = {}
         # In the order in which they came up.
@@ -207,11 +208,13 @@ class HostClasses:
             for own in ask.whole:
                 hosts = own.hosts & among
                 if hosts:
-                    stand = ask.stand((hosts & -hosts).bit_length() - 1, ask.count)
+                    h = (hosts & -hosts).bit_length() - 1
+                    row = ask.rows.get(ask.count) or self._row(ask, ask.count)
+                    stand = row[h] or self._stand(row, ask, h, ask.count)
                     after = own.after.get(stand.taken) or self._after(own, stand, -1)
                     own.hosts ^= stand.bit
                     after.hosts |= stand.bit
-                    at[stand.host] = after
+                    at[h] = after
                     stands.append(stand)
                     break
             else:
@@ -238,37 +241,68 @@ class HostClasses:
     def _spread(self, ask: Ask, stands: list[Stand]) -> bool:
         """Place the tasks of a group that no host holds whole, the roomiest hosts first."""
         among, left = ask.among, ask.count
-        chosen: list[tuple[int, int]] = []
+        chosen: list[tuple[int, int, HostClass | None]] = []
         rooms, last = 0, None
         for rank, room, own in ask.parts:
             hosts = own.hosts & among
             if not hosts:
                 continue
             if rank == last:  # of equals the first in the order of hosts
-                chosen[-1] = (room, chosen[-1][1] | hosts)
+                chosen[-1] = (room, chosen[-1][1] | hosts, None)
             elif rooms >= left:
                 break
             else:
-                chosen.append((room, hosts))
+                chosen.append((room, hosts, own))
                 last = rank
             rooms += room * hosts.bit_count()
         if rooms < left:
             return False
-        at = self._at
-        for room, hosts in chosen:
-            while hosts:
-                stand = ask.stand((hosts & -hosts).bit_length() - 1, min(room, left))
-                own = at[stand.host]
-                after = own.after.get(stand.taken) or self._after(own, stand, -1)
-                hosts ^= stand.bit
-                own.hosts ^= stand.bit
-                after.hosts |= stand.bit
-                at[stand.host] = after
-                stands.append(stand)
-                left -= stand.count
-                if not left:
-                    return True
+        for room, hosts, one in chosen:
+            if one is not None and left >= room:
+                # As many hosts of the class as take all that they have room for.
+                many = min(left // room, hosts.bit_count())
+                rest = self._fill(ask, room, one, hosts, many, stands)
+                left -= room * many
+                hosts = rest
+            while hosts and left:
+                first = hosts & -hosts
+                hosts ^= first
+                count = min(room, left)
+                self._fill(ask, count, self._at[first.bit_length() - 1], first, 1, stands)
+                left -= count
+            if not left:
+                return True
         raise AssertionError("there is room for all tasks")
+
+    def _fill(
+        self, ask: Ask, count: int, own: HostClass, hosts: int, many: int, stands: list[Stand]
+    ) -> int:
+        """Place so many tasks on each of the first of some hosts of a class; return the others."""
+        row = ask.rows.get(count) or self._row(ask, count)
+        at, rest, after = self._at, hosts, own.after.get(ask.code + count)
+        for _ in range(many):
+            first = rest & -rest
+            rest ^= first
+            h = first.bit_length() - 1
+            stand = row[h] or self._stand(row, ask, h, count)
+            if after is None:
+                after = self._after(own, stand, -1)
+            at[h] = after
+            stands.append(stand)
+        if after is not None:
+            own.hosts ^= hosts ^ rest
+            after.hosts |= hosts ^ rest
+        return rest
+
+    def _row(self, ask: Ask, count: int) -> list[Stand | None]:
+        """Return the stands of so many tasks, none of them met."""
+        row = ask.rows[count] = [None] * len(self._at)
+        return row
+
+    def _stand(self, row: list[Stand | None], ask: Ask, h: int, count: int) -> Stand:
+        """Return a stand that was not met before."""
+        stand = row[h] = Stand(ask, h, count, self._names[h])
+        return stand
 
     def _learn(self, ask: Ask) -> None:
         """Look at the classes that came up since the last time."""

@@ -165,8 +165,15 @@ class HostPool:
         )
 
     def _add(self, configuration: Configuration, tasks: Iterable[TaskPlacement], sign: int) -> None:
-        groups = {group.role: group for group in configuration.tasks}
         index = self.topology.host_index
+        if len(configuration.tasks) == 1:
+            (group,) = configuration.tasks
+            for task in tasks:
+                if task.role != group.role:
+                    raise KeyError(task.role)
+                self._add_tasks(index[task.host], group, task, sign)
+            return
+        groups = {group.role: group for group in configuration.tasks}
         for task in tasks:
             self._add_tasks(index[task.host], groups[task.role], task, sign)
 

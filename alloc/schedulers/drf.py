@@ -5,10 +5,11 @@ from __future__ import annotations
 import heapq
 from collections.abc import Sequence
 
+from alloc.schedulers.grant import BUNDLE, Outcome
 from alloc.schedulers.ladder import TaskLadder
 from alloc.schedulers.policy import Policy
 from alloc.schedulers.published import Rules
-from alloc.schedulers.round import BUNDLE, Outcome, Round
+from alloc.schedulers.round import Round
 from alloc.schedulers.state import JobView, Knowledge
 
 

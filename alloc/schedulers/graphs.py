@@ -9,8 +9,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 
+from alloc.schedulers.grant import Outcome
 from alloc.schedulers.policy import Policy
-from alloc.schedulers.round import Outcome, Round
+from alloc.schedulers.round import Round
 from alloc.schedulers.srtf import work_of
 from alloc.schedulers.state import ClusterState, JobView, Knowledge
 from alloc.units import MILLI

@@ -7,10 +7,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from alloc.schedulers.grant import Grant, Outcome
 from alloc.schedulers.ladder import SERVER, WORKER, TaskLadder
 from alloc.schedulers.policy import Policy
 from alloc.schedulers.published import Rules
-from alloc.schedulers.round import Grant, Outcome, Round
+from alloc.schedulers.round import Round
 from alloc.schedulers.srtf import work_of
 from alloc.schedulers.state import JobView, Knowledge
 from alloc.workload import Configuration

@@ -6,10 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 from alloc.packing import HostPool
+from alloc.schedulers.grant import Outcome
 from alloc.schedulers.honouring import REQUIRED_LEVELS
 from alloc.schedulers.memory import Memory
 from alloc.schedulers.published import PublishedRule, Rules, published_rule
-from alloc.schedulers.round import Outcome, Round, Watch
+from alloc.schedulers.round import Round, Watch
 from alloc.schedulers.state import ClusterState, Decision, JobView, Knowledge
 
 NO_DEPARTURES: Mapping[str, bool] = MappingProxyType({})
@@ -82,7 +83,8 @@ class Policy:
         kept: list[JobView] = []
         competing: list[JobView] = []
         for view in state.jobs:
-            (kept if self._stays(view, state) else competing).append(view)
+            stays = view.current is not None and self._stays(view, state)
+            (kept if stays else competing).append(view)
         round_ = Round(state, self._memory, self._empty_pool(state), {}, self.watch)
         round_.pin(kept)
         return round_, competing

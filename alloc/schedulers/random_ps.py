@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from alloc.schedulers.grant import Outcome
 from alloc.schedulers.ladder import SERVER, TaskLadder
 from alloc.schedulers.policy import Policy
-from alloc.schedulers.round import Outcome, Round
+from alloc.schedulers.round import Round
 from alloc.schedulers.state import JobView, Knowledge
 
 

@@ -9,8 +9,7 @@ import numpy as np
 
 from alloc.packing import HostPool
 from alloc.problems.allocation.solution import Assignment, TaskPlacement
-from alloc.schedulers.grants import Grant as Grant
-from alloc.schedulers.grants import Outcome as Outcome
+from alloc.schedulers.grant import BUNDLE, Grant, Outcome
 from alloc.schedulers.ladder import (
     SERVER,
     WORKER,
@@ -28,8 +27,6 @@ Watch = Callable[[str, str], None]
 """Told of each task that is given out, as it is: job id and role."""
 
 
-BUNDLE = (WORKER, SERVER)
-"""The roles of a bundle, in the order in which its tasks are told to a watch."""
 _ROLES = (SERVER, WORKER)
 
 
@@ -311,12 +308,15 @@ class Round:
         unchanged configuration, is running. If all fit the other way round as well, nobody moves.
         Tasks given out one by one in slots are where DL2 puts them, whoever was there before.
         """
-        wanted = {
-            job_id: Assignment(job_id, reached, self._placements(grant))
-            for job_id, grant in self.grants.items()
-            if (reached := grant.reached) is not None
-        }
-        if not any(self._moved(a) for job_id, a in wanted.items() if self._may_settle(job_id)):
+        wanted: dict[str, Assignment] = {}
+        all_stay = self.state.slot_s is not None
+        for job_id, grant in self.grants.items():
+            if (reached := grant.reached) is not None:
+                wanted[job_id] = Assignment(job_id, reached, self._placements(grant))
+                all_stay = all_stay and isinstance(grant.ladder, TaskLadder)
+        if all_stay or not any(
+            self._moved(a) for job_id, a in wanted.items() if self._may_settle(job_id)
+        ):
             return wanted
         pool = HostPool(self.state.topology)
         for view, assignment in self.pinned.values():

@@ -13,8 +13,9 @@ import numpy as np
 from alloc.errors import InstanceError, nearest
 from alloc.problems.allocation.slowdown import tables_of
 from alloc.problems.allocation.solution import Assignment
+from alloc.schedulers.grant import Outcome
 from alloc.schedulers.policy import Policy
-from alloc.schedulers.round import Outcome, Round
+from alloc.schedulers.round import Round
 from alloc.schedulers.srtf import remaining_time_s, work_of
 from alloc.schedulers.state import ClusterState, JobView, Knowledge
 from alloc.units import MILLI, require_count

@@ -8,11 +8,12 @@ from typing import cast
 import numpy as np
 import numpy.typing as npt
 
+from alloc.schedulers.grant import BUNDLE, Grant, Outcome
 from alloc.schedulers.ladder import TaskLadder
 from alloc.schedulers.least_loaded import HostState
 from alloc.schedulers.policy import Policy
 from alloc.schedulers.published import Rules
-from alloc.schedulers.round import BUNDLE, Grant, Outcome, Round
+from alloc.schedulers.round import Round
 from alloc.schedulers.srtf import remaining_fraction
 from alloc.schedulers.state import JobView, Knowledge
 

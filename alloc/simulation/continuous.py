@@ -46,7 +46,10 @@ class EventClock:
             self._begun = True
             self._resume()
         while engine.active or math.isfinite(engine.next_arrival_s):
-            opening, now_s = self._opening, self._next_event()
+            opening, self._opening = self._opening, False
+            # What ran before the start leaves the first decision at 0 to be taken.
+            due_s = 0.0 if opening else self._next_due_s()
+            now_s = 0.0 if opening else self._next_event(due_s)
             if now_s >= engine.max_time_s:
                 self._stop_all(engine.max_time_s)
                 return False
@@ -54,7 +57,7 @@ class EventClock:
                 self.stop()
                 return False
             self._woken = now_s == self._wake_s
-            due = opening or self._next_due_s() <= now_s
+            due = due_s <= now_s
             self._complete(now_s)
             due |= self._move_hosts(now_s)
             while engine.next_arrival_s <= now_s:
@@ -112,12 +115,10 @@ class EventClock:
             self._wake_s,
         )
 
-    def _next_event(self) -> float:
+    def _next_event(self, due_s: float) -> float:
+        """Return when something happens next: something due, or with a host."""
         engine = self._engine
-        if self._opening:
-            self._opening = False
-            return 0.0  # what ran before the start leaves the first decision at 0 to be taken
-        now_s = min(self._next_due_s(), engine.hosts.next_change_s)
+        now_s = min(due_s, engine.hosts.next_change_s)
         if math.isinf(now_s):
             if math.isfinite(engine.max_time_s):
                 return engine.max_time_s
@@ -138,6 +139,8 @@ class EventClock:
 
     def _move_hosts(self, now_s: float) -> bool:
         """Let hosts go down and come back; return whether there is something to decide."""
+        if self._engine.hosts.next_change_s > now_s:
+            return False
 
         def fail(live: LiveJob) -> None:
             self._stop(live, now_s, failed=True)

@@ -36,6 +36,8 @@ class Record:
     migrations: int = 0
     failures: int = 0
     lost_gpu_s: float = 0.0
+    is_sorted: bool = False
+    """Whether all is in the order of the instance, one run a job."""
 
     def enter(self, live: LiveJob) -> None:
         """Enter a job."""

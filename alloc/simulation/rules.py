@@ -15,7 +15,7 @@ from alloc.simulation.live import LiveJob
 from alloc.topology import Topology
 from alloc.verification.capacity import check_capacity
 from alloc.verification.outages import check_outages
-from alloc.verification.placement import check_assignment
+from alloc.verification.placement import check_assignment, plain_assignments
 
 _FEW = 8
 """Assignments whose tasks are looked at one by one."""
@@ -40,6 +40,7 @@ class Referee:
     def __init__(self, instance: Instance, scheduler: str, active: Mapping[str, LiveJob]) -> None:
         self.ledger = HostPool(instance.topology)
         self._instance = instance
+        self._is_plain = plain_assignments(instance)
         self._scheduler = scheduler
         self._active = active
         self.quotas = {tenant.name: tenant.gpu_quota_milli for tenant in instance.tenants}
@@ -57,10 +58,11 @@ class Referee:
             seen.add(assignment.job)
             if live.keeps(assignment):
                 continue  # looked at when it began
-            for violation in check_assignment(
-                self._instance, assignment.job, assignment.configuration, assignment.tasks
-            ):
-                self.refuse(assignment.job, now_s, violation.sentence)
+            if not self._is_plain(assignment):
+                for violation in check_assignment(
+                    self._instance, assignment.job, assignment.configuration, assignment.tasks
+                ):
+                    self.refuse(assignment.job, now_s, violation.sentence)
             if self._instance.outages:
                 self._check_hosts(assignment, now_s)
             last = live.view.last
@@ -143,7 +145,8 @@ class Referee:
         for assignment in taken:
             for task in () if looked else assignment.tasks:
                 h = index[task.host]
-                if free[h].min() < 0 or (
+                # A row of a few numbers is looked through faster as a list.
+                if min(free[h].tolist()) < 0 or (
                     h in open_gpus and min(open_gpus[h].values(), default=0) < 0
                 ):
                     self._refuse_capacity(assignment.job, now_s)

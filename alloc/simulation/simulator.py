@@ -257,7 +257,9 @@ def simulate(
     continuous time that asks for a decision, as does a host that comes back.
 
     A change of configuration or hosts, and a pause, cost the job's restart cost when it resumes
-    (`alloc.progress`). Every decision is held against the checker's rules as it is taken.
+    (`alloc.progress`). Every decision is held against the checker's rules as it is taken. Streams
+    of plain gangs under `fifo` are the exception: one loop over their events comes to the same
+    schedule (`alloc.simulation.stream`), and `check` looks at it as a whole.
 
     Parameters
     ----------
@@ -321,7 +323,11 @@ def simulate(
     )
     require_knowledge(policy, knowledge)
     require_honoured(policy, instance)
-    _asked(policy, "when it is reset", policy.reset)
+    try:
+        policy.reset()
+    except (Exception, SystemExit) as error:
+        _blame(policy, "when it is reset", error)
+        raise
     try:
         simulation.run(policy)
     except KeyboardInterrupt:
@@ -331,22 +337,23 @@ def simulate(
     return simulation.result(check=check)
 
 
-def _asked(policy: Scheduler, when: str, ask: Callable[[], object]) -> object:
-    """Return what a policy answers; what anybody's own code raises is said with its line."""
-    try:
-        return ask()
-    except AllocError:
-        raise
-    except (Exception, SystemExit) as error:  # a rule that ends Python would end alloc unsaid
-        if type(policy).__module__.startswith("alloc.") and not isinstance(policy, RuleScheduler):
-            raise  # a bug of alloc's own
-        raise SimulationError(
-            f"scheduler {policy.name} fails {when}, {raised(error)}; mend it there."
-        ) from error
+def _blame(policy: Scheduler, when: str, error: BaseException) -> None:
+    """Raise what anybody's own code raised with its line; of alloc's own, do nothing."""
+    if isinstance(error, AllocError):
+        return
+    if type(policy).__module__.startswith("alloc.") and not isinstance(policy, RuleScheduler):
+        return  # a bug of alloc's own
+    raise SimulationError(
+        f"scheduler {policy.name} fails {when}, {raised(error)}; mend it there."
+    ) from error
 
 
 def _decision(policy: Scheduler, state: ClusterState) -> Decision:
-    decision = _asked(policy, f"at {state.now_s:g} s", lambda: policy.decide(state))
+    try:
+        decision = policy.decide(state)
+    except (Exception, SystemExit) as error:  # a rule that ends Python would end alloc unsaid
+        _blame(policy, f"at {state.now_s:g} s", error)
+        raise
     if not isinstance(decision, Decision):
         raise SimulationError(
             f"scheduler {policy.name} returned {type(decision).__name__} at {state.now_s:g} s; "
@@ -369,8 +376,9 @@ def _result(instance: Instance, engine: Engine, forecast: Forecast) -> Simulatio
     name, record = engine.name, engine.record
     while engine.live:
         record.enter(engine.live.popitem()[1])
-    index = engine.instance.job_index
-    record.runs.sort(key=lambda run: (index[run.job], run.start_s))
+    if not record.is_sorted:
+        index = engine.instance.job_index
+        record.runs.sort(key=lambda run: (index[run.job], run.start_s))
     schedule = Schedule(
         tuple(record.runs),
         {
@@ -382,10 +390,11 @@ def _result(instance: Instance, engine: Engine, forecast: Forecast) -> Simulatio
         },
     )
     record.runs.clear()
-    completion_s = ends_of_jobs(instance, record.completion_s)
-    record.completion_s.clear()
-    start_s = starts_of_jobs(instance, record.start_s)
-    record.start_s.clear()
+    completion_s, start_s = record.completion_s, record.start_s
+    record.completion_s, record.start_s = {}, {}
+    if not record.is_sorted or len(start_s) < len(instance.jobs):
+        completion_s = ends_of_jobs(instance, completion_s)
+        start_s = starts_of_jobs(instance, start_s)
     return SimulationResult(
         instance=instance,
         scheduler=name,
@@ -411,7 +420,8 @@ def _late(instance: Instance, completion_s: dict[str, float | None]) -> tuple[st
     """Return the jobs that completed after their deadline or the horizon."""
     horizon_s = math.inf if instance.horizon_s is None else instance.horizon_s
     late = []
-    for job in instance.jobs:
+    every = instance.horizon_s is not None
+    for job in [job for job in instance.jobs if every or job.deadline_s is not None]:
         end_s = completion_s[job.id]
         limit_s = min(horizon_s, math.inf if job.deadline_s is None else job.deadline_s)
         if end_s is not None and end_s > limit_s + TIME_TOLERANCE_S:
@@ -435,7 +445,8 @@ def _check(result: SimulationResult) -> None:
         raise SimulationError(
             f"scheduler {scheduler}: the checker refuses the schedule: {broken[0].sentence}{more}"
         )
-    for job_id, checked in completions(instance, schedule, columns).items():
+    found = completions(instance, schedule, columns)
+    for job_id, checked in found.items() if found != result.completion_s else ():
         if checked != result.completion_s[job_id]:
             raise SimulationError(
                 f'scheduler {scheduler}, job "{job_id}": the simulator completes it at '

@@ -14,14 +14,15 @@ import math
 import time
 from collections import deque
 
-from alloc.packing.host_classes import Gang, HostClasses, Placed, Stand
+from alloc.packing.host_classes import Gang, HostClasses, Placed
 from alloc.problems.allocation.instance import Instance
-from alloc.problems.allocation.solution import Run, TaskPlacement
+from alloc.problems.allocation.solution import Run
 from alloc.progress import WORK_TOLERANCE, follow
 from alloc.schedulers.fifo import Fifo
 from alloc.schedulers.ladder import TaskLadder, ladder_of
 from alloc.schedulers.state import JobView, Scheduler
 from alloc.simulation.engine import Engine
+from alloc.units import RESOURCES
 from alloc.workload import NO_RULES, Job
 
 _Way = tuple[int, float, Gang]
@@ -144,18 +145,8 @@ class Stream:
 
     def _record(self, stopped_s: float) -> None:
         """Enter in the engine's record what happened until a time, seconds."""
-        record, topology = self._engine.record, self._engine.instance.topology
+        record = self._engine.record
         jobs, runs = self._engine.instance.jobs, record.runs
-        # Equal placements are one object, as there are so many.
-        known: dict[Stand, TaskPlacement] = {}
-        alone: dict[Stand, tuple[TaskPlacement, ...]] = {}
-
-        def task(stand: Stand) -> TaskPlacement:
-            if stand not in known:
-                host = topology.hosts[stand.host].id
-                known[stand] = TaskPlacement(host, stand.ask.role, stand.count)
-            return known[stand]
-
         ends: dict[str, float | None] = {}
         begun: dict[str, float | None] = {}
         starts = self._starts
@@ -167,10 +158,9 @@ class Stream:
                 record.restarts += 1
             if stopped_s <= start_s:
                 continue  # stopped by what happened at its start: no run at all
-            if len(placed) > 1:
-                tasks = tuple([task(stand) for stand in placed])
-            elif (tasks := alone.get(placed[0], ())) == ():
-                tasks = alone[placed[0]] = (task(placed[0]),)
+            # Equal placements are one object, as there are so many.
+            one = len(placed) == 1
+            tasks = placed[0].tasks if one else tuple([stand.task for stand in placed])
             if stopped_s < end_s:
                 run = Run(job.id, c, start_s, stopped_s, tasks)
                 ends[job.id] = follow(job, (run,)).completion_s
@@ -179,7 +169,7 @@ class Stream:
                 ends[job.id] = completion_s
             begun[job.id] = start_s
             runs.append(run)
-        record.completion_s, record.start_s = ends, begun
+        record.completion_s, record.start_s, record.is_sorted = ends, begun, True
 
 
 def stream_of(engine: Engine, policy: Scheduler) -> Stream | None:
@@ -194,6 +184,8 @@ def stream_of(engine: Engine, policy: Scheduler) -> Stream | None:
     """
     instance = engine.instance
     if type(policy) is not Fifo or not policy.is_plain or not engine.is_plain:
+        return None
+    if len(instance.resource_names) > len(RESOURCES):
         return None
     hosts = HostClasses(instance.topology)
     ways: list[_Ways] = []

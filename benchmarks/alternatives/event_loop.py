@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import argparse
 import heapq
+import importlib
 import random
 import statistics
 import sys
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -80,6 +82,37 @@ def by_heap(instance: Instance, hosts: bool) -> float:
             waits.append(now_s - arrival_s)
             number += 1
             heapq.heappush(running, (now_s + work, number, gpus, places))
+    return statistics.fmean(waits)
+
+
+def by_simpy(instance: Instance) -> float:
+    """Return the mean wait under FIFO, seconds, by SimPy, with the GPUs as a container.
+
+    Parameters
+    ----------
+    instance
+        Gangs of tasks of one GPU each, in order of arrival.
+    """
+    simpy: Any = importlib.import_module("simpy")  # no package of ours: it may be missing
+    world = simpy.Environment()
+    num_gpus = 8 * instance.topology.num_hosts
+    gpus = simpy.Container(world, num_gpus, num_gpus)
+    waits: list[float] = []
+
+    def life(number: int, work: float) -> Iterator[Any]:
+        arrival_s = world.now
+        yield gpus.get(number)
+        waits.append(world.now - arrival_s)
+        yield world.timeout(work)
+        gpus.put(number)
+
+    def arrivals() -> Iterator[Any]:
+        for job in instance.jobs:
+            yield world.timeout(max(job.arrival_s - world.now, 0.0))
+            world.process(life(job.configurations[0].demand[0] // MILLI, job.work))
+
+    world.process(arrivals())
+    world.run()
     return statistics.fmean(waits)
 
 

@@ -171,6 +171,8 @@ def test_ctrl_c_keeps_what_happened() -> None:
 
 
 HOST = flat_cluster("two", HostType("h", 2, "v100", 8000, 0), 2)
+DISKS = flat_cluster("two", HostType("h", 2, "v100", 8000, 0, resources={"disk": 2}), 2)
+STORED = Configuration((TaskGroup("worker", 1, 1000, resources={"disk": 1}),), 1.0)
 PLAIN = Job("a", 0.0, 5.0, (rigid_gang(1),), elasticity="rigid")
 WITHIN = dataclasses.replace(rigid_gang(1), within="host")
 STAGE = Stage("s", 5.0, (rigid_gang(1),))
@@ -187,6 +189,7 @@ SERVED = Configuration((TaskGroup("worker", 1, 1000), TaskGroup("ps", 1, 0, 1000
         Instance("running", HOST, (PLAIN,), running=(Assignment("a", 0),)),
         Instance("shares", HOST, (PLAIN.replace(configurations=(SHARE,)),)),
         Instance("tasks", HOST, (PLAIN.replace(configurations=(SERVED,), elasticity="malleable"),)),
+        Instance("resources", DISKS, (PLAIN.replace(configurations=(STORED,)),)),
         Instance("within", HOST, (PLAIN.replace(configurations=(WITHIN,)),)),
         Instance("rules", HOST, (PLAIN.replace(placement=PlacementRules(required="host")),)),
         Instance("stages", HOST, (Job("s", 0.0, 0.0, (), stages=(STAGE,)),)),

@@ -71,6 +71,8 @@ class RunColumns:
         self.kind: Numbers = np.array(kinds, dtype=np.int64)
         self.start_s: Times = np.array([run.start_s for run in runs], dtype=float)
         self.end_s: Times = np.array([run.end_s for run in runs], dtype=float)
+        # What `alloc.progress` works out of runs that are the only ones of their jobs.
+        self.single_ends: tuple[Numbers, Times] | None = None
         # Filled up to the most task groups of a kind.
         self._width = max([len(kind.tasks) for kind in self.kinds], default=1)
 
@@ -97,6 +99,10 @@ class RunColumns:
             for g, group in enumerate(kind.tasks)
         }
         roles = [task.role for run in self._runs for task in run.tasks]
+        names = {role for _, role in groups}
+        if self._width == 1 and len(names) == 1 and not (self.kind == UNKNOWN).any():
+            (name,) = names  # as in most streams: no need to look at each kind
+            return np.array([0 if role == name else UNKNOWN for role in roles], dtype=np.int64)
         keys = zip(self.kind[self.task_run].tolist(), roles, strict=True)
         return np.array([groups.get(key, UNKNOWN) for key in keys], dtype=np.int64)
 

@@ -21,6 +21,7 @@ from collections.abc import Generator, Mapping, Sequence
 
 import numpy as np
 
+from alloc.schedulers.grant import Outcome
 from alloc.schedulers.learned.feature_spec import KindParameters, TensorSpec
 from alloc.schedulers.learned.kinds import Network, choose
 from alloc.schedulers.learned.stage_graph_features import (
@@ -38,7 +39,7 @@ from alloc.schedulers.learned.stage_graph_features import (
     Way,
 )
 from alloc.schedulers.policy import Policy
-from alloc.schedulers.round import Outcome, Round
+from alloc.schedulers.round import Round
 from alloc.schedulers.state import ClusterState, Decision, JobView, Knowledge
 from alloc.units import MILLI
 

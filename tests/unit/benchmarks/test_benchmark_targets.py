@@ -143,3 +143,11 @@ def test_the_stream_has_the_load_it_says():
     seconds, result = simulator_stream.run(simulator_stream.stream(50, 8, seed=1))
     assert seconds > 0
     assert not result.unfinished
+
+
+def test_the_stream_stands_beside_a_heap_with_the_same_waits(capsys):
+    """It ends with an error if the mean waits differ."""
+    assert simulator_stream.main(["--jobs", "300", "--repeats", "1"]) in (0, 1)
+    out = capsys.readouterr().out
+    assert "us an event" in out
+    assert "times a heap" in out

@@ -1,4 +1,4 @@
-"""What a policy gives one job in a round, and what comes of each step."""
+"""Grants: what a job has been given in a round, and what came of a step."""
 
 from __future__ import annotations
 
@@ -6,8 +6,11 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from alloc.problems.allocation.solution import TaskPlacement
-from alloc.schedulers.ladder import Ladder, TaskLadder
+from alloc.schedulers.ladder import SERVER, WORKER, Ladder, TaskLadder
 from alloc.schedulers.state import JobView
+
+BUNDLE = (WORKER, SERVER)
+"""The roles of a bundle, in the order in which its tasks are told to a watch."""
 
 
 class Outcome(Enum):
