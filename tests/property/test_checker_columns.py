@@ -83,7 +83,8 @@ def test_at_once_is_one_by_one(
     for job in instance.jobs:
         own = sorted([run for run in known if run.job == job.id], key=lambda run: run.start_s)
         expected += check_runs(instance, job, own, running.get(job.id))
-    assert [str(v) for v in check_times(instance, known, columns, {}, {})] == [str(v) for v in expected]
+    found = check_times(instance, known, columns, {}, {})
+    assert [str(v) for v in found] == [str(v) for v in expected]
     single, ends_s = ends_of_single_runs(instance, columns)
     for k, end_s in zip(single.tolist(), ends_s.tolist(), strict=True):
         found = follow(jobs[known[k].job], [known[k]], None, instance.downtime).completion_s

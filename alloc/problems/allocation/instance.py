@@ -14,6 +14,7 @@ from alloc.packing import HostPool
 from alloc.problems import Problem
 from alloc.problems.allocation.misfit import misfit as misfit
 from alloc.problems.allocation.misfit import unfit
+from alloc.problems.allocation.moving import require_moving
 from alloc.problems.allocation.outages import Downtime, Outage
 from alloc.problems.allocation.slowdown import check_tables
 from alloc.problems.allocation.solution import Assignment
@@ -146,7 +147,8 @@ class Instance(Problem):
             _require_host(self, outage.host, f"{where}: an outage is of host")
         _ = self.downtime  # refuses outages that overlap
         if self.move_s:
-            _check_moving(self, where)
+            is_plain = self.slot_s is None and not (self.running or self.outages)
+            require_moving(self.move_s, self.unfolded.jobs, where, is_plain=is_plain)
         check_tables(self)
 
     @cached_property
@@ -282,26 +284,6 @@ def _check_stages(instance: Instance) -> None:
                 )
     # Its own checks see to demands, and it has the resources that only stages ask for.
     object.__setattr__(instance, "topology", instance.unfolded.topology)
-
-
-def _check_moving(instance: Instance, where: str) -> None:
-    """Refuse a time to move GPUs where runs are not what it is counted for."""
-    require_time(instance.move_s, where, "move_s")
-    missing = None
-    if instance.slot_s is not None or instance.running or instance.outages:
-        missing = "continuous time from an empty cluster whose hosts stay up"
-    else:
-        for part in instance.unfolded.jobs:
-            groups = [g for c in part.configurations for g in c.tasks]
-            if part.preemptible or part.elasticity == "malleable":
-                missing = f'jobs that run once, and "{part.id}" may pause or change'
-            elif any(group.gpu_milli % MILLI or group.mig_profile for group in groups):
-                missing = f'whole GPUs, and "{part.id}" takes parts of some'
-    if missing is not None:
-        raise InstanceError(
-            f"{where}: move_s is {instance.move_s:g}, which is for {missing}; leave move_s out, or "
-            "change that (elasticity moldable or rigid, preemptible false)."
-        )
 
 
 def _share_axis(instance: Instance) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ import torch  # noqa: E402
 from alloc.instances.projects import generate_staged  # noqa: E402
 from alloc.learning.decima.distilling import Growing, distil, grow_tree, scores_of  # noqa: E402
 from alloc.learning.decima.network import ROUNDS, GraphNetwork  # noqa: E402
-from alloc.learning.decima.rollout import Played, batch_of, play  # noqa: E402
+from alloc.learning.decima.rollout import Choose, Played, batch_of, play  # noqa: E402
 from alloc.learning.decima.trainer import (  # noqa: E402
     DecimaTraining,
     Plan,
@@ -40,11 +41,11 @@ def network(seed: int = 0) -> GraphNetwork:
     torch.manual_seed(seed)
     made = GraphNetwork().eval()
     with torch.no_grad():
-        made.answer[2].weight.mul_(30.0)  # far from all alike
+        cast(torch.nn.Linear, made.answer[2]).weight.mul_(30.0)  # far from all alike
     return made
 
 
-def likeliest(net: GraphNetwork):
+def likeliest(net: torch.nn.Module) -> Choose:
     return lambda shown: [int(score.argmax()) for score in scores_of(net, shown)]
 
 
