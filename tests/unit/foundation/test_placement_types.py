@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 
 from alloc.errors import InstanceError, UnsupportedFeatureError
@@ -13,6 +14,7 @@ from alloc.problems.allocation.outages import Outage
 from alloc.topology import Domain, Host, HostType, Topology
 from alloc.workload import (
     Configuration,
+    InterferenceTable,
     Job,
     PlacementRules,
     Slice,
@@ -136,6 +138,9 @@ FEATURED = {
     "stages": instance(Job("a", 0.0, stages=(Stage("x", 1.0, (rigid_gang(1),)),))),
     "outages": instance(outages=(Outage("h0", 0.0),)),
     "borrowing": instance(tenants=(Tenant("red", 1000, "pool"),)),
+    "interference": instance(
+        slot_s=1.0, interference=(InterferenceTable("a100", ("x",), np.ones(1), np.ones((1, 1))),)
+    ),
 }
 
 
