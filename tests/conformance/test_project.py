@@ -10,6 +10,7 @@ import pytest
 
 import alloc
 from alloc.errors import InstanceError
+from alloc.formulation import CpSatModel
 from alloc.instances.projects import generate_dags
 from alloc.models.project.cpsat_model import build_cpsat
 from alloc.models.project.data import ProjectData
@@ -114,8 +115,9 @@ def test_times_are_counted_in_what_they_are_whole_in(seconds, unit):
     """Of minutes a bound above 7 minutes is one of 8."""
     activities = tuple(Activity(f"a{k}", one(s)) for k, s in enumerate(seconds))
     problem = ProjectProblem("whole", activities, (GPU,))
-    built = build_cpsat(problem)
-    assert built.model.scale == pytest.approx(1 / unit)
+    model = build_cpsat(problem).model
+    assert isinstance(model, CpSatModel)
+    assert model.scale == pytest.approx(1 / unit)
     assert alloc.solve(problem, backend="cpsat").objective == alloc.solve(problem).objective
 
 
