@@ -54,7 +54,8 @@ class Job:
     work_done
         Work already done at the start, work units, at least 0, less than work.
     model
-        What is trained, for example ``"resnet-50"``; for people and learned schedulers.
+        What is trained, for example ``"resnet-50"``; for people, learned schedulers, and the tables
+        of `alloc.problems.allocation.instance.Instance.interference`.
     placement
         Rules about the domains that its tasks stand in.
     refusable

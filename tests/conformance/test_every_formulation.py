@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 
 from alloc.backends import BACKENDS, backend
@@ -21,7 +22,15 @@ from alloc.solving import solve
 from alloc.topology import Domain, Host, HostType, NetworkLink, Topology
 from alloc.verification import verify
 from alloc.verification.claims import check_claims
-from alloc.workload import Configuration, Job, PlacementRules, Stage, TaskGroup, rigid_gang
+from alloc.workload import (
+    Configuration,
+    InterferenceTable,
+    Job,
+    PlacementRules,
+    Stage,
+    TaskGroup,
+    rigid_gang,
+)
 
 CLUSTER = Topology(
     "pair",
@@ -117,6 +126,9 @@ ASKING = {
         jobs=tuple(job.replace(elasticity="rigid", preemptible=False) for job in GANGS),
     ),
     "borrowing": PLAIN.replace(tenants=(Tenant("red", 1000, "ml"),)),
+    "interference": PLAIN.replace(
+        interference=(InterferenceTable("a100-sxm-40gb", ("a",), np.ones(1), np.ones((1, 1))),)
+    ),
 }
 
 

@@ -11,6 +11,7 @@ import pytest
 import alloc
 from alloc.backends import SolverOptions, cpsat
 from alloc.errors import InstanceError
+from alloc.formulation import CpSatModel
 from alloc.instances.projects import generate_dags
 from alloc.models.project.cpsat_model import build_cpsat
 from alloc.models.project.data import ProjectData
@@ -106,6 +107,19 @@ def test_out_of_time_a_schedule_that_was_given_is_kept():
     assert outcome.limit == "time"
     assert outcome.solution == start
     assert 0 < outcome.bound <= start.value(problem, "makespan")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "unit"), [((120.0, 300.0), 60.0), ((1.5, 4.0), 0.5), ((7.0, 14.0, 15.0), 1.0)]
+)
+def test_times_are_counted_in_what_they_are_whole_in(seconds, unit):
+    """Of minutes a bound above 7 minutes is one of 8."""
+    activities = tuple(Activity(f"a{k}", one(s)) for k, s in enumerate(seconds))
+    problem = ProjectProblem("whole", activities, (GPU,))
+    model = build_cpsat(problem).model
+    assert isinstance(model, CpSatModel)
+    assert model.scale == pytest.approx(1 / unit)
+    assert alloc.solve(problem, backend="cpsat").objective == alloc.solve(problem).objective
 
 
 def test_a_bound_that_is_raised_from_below_is_no_higher_than_the_optimum(monkeypatch):

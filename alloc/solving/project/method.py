@@ -32,8 +32,8 @@ _EVERY = 5
 _ASCENT, _SLICE = 0.3, 0.5
 """Of the time left: for prices, and for CP-SAT before a better schedule leaves it fewer starts."""
 _BY_BOUND = 0.75
-"""Of the time of a makespan with one mode each, what is left for raising the bound: CP-SAT's usual
-search closes most in the first seconds, and then moves a bound that is far off no further."""
+"""Of the time of a makespan, what is left for raising the bound: CP-SAT's usual search closes most
+in the first seconds, and then moves a bound that is far off no further."""
 _LAST_S = 4.0
 """Seconds below which CP-SAT gets all the time left: it takes a second or two to get going."""
 _NO_MODES = "the budgets do not let every activity run in some mode; raise one or add modes"
@@ -143,7 +143,7 @@ class _Search:
             return None
         if self.objective == "makespan" or self.plan is None:
             left = self.settings.seconds_left()
-            if _needs_relaxation(self.data, self.objective) or left < _LAST_S:
+            if self.objective != "makespan" or left < _LAST_S:
                 return self._ask_cpsat(None, left)
             limit = self._ask_cpsat(None, (1 - _BY_BOUND) * left)
             if limit != "time" or self.is_closed:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import pytest
 from work_counts import counted
 
@@ -22,7 +23,7 @@ from alloc.problems.allocation.solution import (
 )
 from alloc.topology import Domain, Host, HostType, Topology
 from alloc.verification import Violation, verify
-from alloc.workload import Configuration, Job, TaskGroup
+from alloc.workload import Configuration, InterferenceTable, Job, TaskGroup
 
 # Three hosts: two in one leaf of pod-0, one in no leaf; 2 GPUs, 8 cores, 1 GiB each.
 BOX = HostType("box", 2, "v100", 8000, 1024, resources={"nvme_gib": 10})
@@ -105,6 +106,19 @@ def licensed(a: int, b: int) -> tuple[Job, ...]:
     return tuple(job(k, configurations=(asking(1, licence=n),)) for k, n in amounts.items())
 
 
+def both(*models: str) -> tuple[Job, ...]:
+    """Return jobs a and b of two models, each on half a GPU."""
+    half = (Configuration((tasks(gpu=500),), 1.0),)
+    return tuple(job(k, configurations=half, model=m) for k, m in zip("ab", models, strict=True))
+
+
+def beside(start: float, end: float, job_id: str = "a") -> Run:
+    """Return a run on half of the first GPU."""
+    return run(start, end, on("h0", 1, (0,)), job_id)
+
+
+_TABLE = InterferenceTable("v100", ("x", "y"), np.ones(2), np.array([[0.5, 0.0], [0.0, 0.5]]))
+SLOWED = {"slot_s": 5.0, "interference": (_TABLE,)}
 A, B = job(), job("b")
 MAY_REFUSE = job(refusable=True, deadline_s=15.0)
 RED = {"tenants": (Tenant("red", 1000),)}
@@ -349,6 +363,16 @@ CASES = {
     "a move is paid": plan(GONE_ON, run(0, 4), run(4, 12, on("h1"))),
     "what ran elsewhere costs": plan(GONE_ON, run(0, 10, on("h1")), codes="incomplete", **RUNNING),
     "what ran here is free": plan(GONE_ON, run(), **RUNNING),
+    # Interference: at half the speed beside one's own model; x and y cannot share.
+    "half as fast": plan(both("x", "x"), beside(0, 20), beside(0, 20, "b"), **SLOWED),
+    "half as fast, and too short": plan(
+        both("x", "x"), beside(0, 15), beside(0, 15, "b"), codes="incomplete", **SLOWED
+    ),
+    "models apart": plan(both("x", "y"), beside(0, 10), beside(10, 20, "b"), **SLOWED),
+    "models that cannot share": plan(
+        both("x", "y"), beside(0, 20), beside(0, 5, "b"), beside(20, 30, "b"),
+        codes="interference", **SLOWED,
+    ),
 }  # fmt: skip
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 
 from alloc.errors import InstanceError, UnsupportedFeatureError
@@ -13,6 +14,7 @@ from alloc.problems.allocation.outages import Outage
 from alloc.topology import Domain, Host, HostType, Topology
 from alloc.workload import (
     Configuration,
+    InterferenceTable,
     Job,
     PlacementRules,
     Slice,
@@ -137,6 +139,9 @@ FEATURED = {
     "outages": instance(outages=(Outage("h0", 0.0),)),
     "moving GPUs": instance(job("a", elasticity="moldable", preemptible=False), move_s=1.0),
     "borrowing": instance(tenants=(Tenant("red", 1000, "pool"),)),
+    "interference": instance(
+        slot_s=1.0, interference=(InterferenceTable("a100", ("x",), np.ones(1), np.ones((1, 1))),)
+    ),
 }
 
 
