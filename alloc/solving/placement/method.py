@@ -18,6 +18,7 @@ from typing import cast
 
 from alloc.backends import SolverOptions, highs
 from alloc.certificate import OPTIMALITY_GAP, BoundProof, Limit, is_within
+from alloc.clock import time_limit
 from alloc.errors import UnsupportedFeatureError
 from alloc.families import require_family
 from alloc.formulation import ArrayModel
@@ -198,12 +199,13 @@ class _Solve:
     def _start(self) -> None:
         """Find a first placement, and see how long it takes to check one."""
         self.best.offer(self.warm_start)
-        for counts in first_placements(self.problem, self.level, self.settings.held):
-            before = self._left()
-            self.best.offer_counts(counts)
-            self._keep_time(before - self._left())
-            if self.best.counts is not None and (only_places(self.level) or self._left() <= 0):
-                break  # they come with the most placed first
+        with time_limit(self._left()):
+            for counts in first_placements(self.problem, self.level, self.settings.held):
+                before = self._left()
+                self.best.offer_counts(counts)
+                self._keep_time(before - self._left())
+                if self.best.counts is not None and (only_places(self.level) or self._left() <= 0):
+                    break  # they come with the most placed first
         if self.best.counts is None and not self.problem.tied:
             # Hosts that start over-full: relieve them first.
             state = compile_state(self.problem, self.data.initial, [self.level])
