@@ -54,8 +54,8 @@ def solve_small(model: ArrayModel, options: SolverOptions) -> RawResult | None:
     model
         A minimisation or maximisation.
     options
-        Its time limit, of which half is used at most, and a solution to begin with, or None: the
-        lower limits of the columns. The gap is that of an optimum.
+        Its time limit, of which half is used at most, and a solution to begin with; where that is
+        none of whole numbers, the lower limits of the columns are. The gap is that of an optimum.
 
     Returns
     -------
@@ -69,9 +69,10 @@ def solve_small(model: ArrayModel, options: SolverOptions) -> RawResult | None:
     limits = np.concatenate([model.lower, model.upper])
     if not np.isfinite(model.lower).all() or (limits != np.rint(limits)).any():
         return None
-    begin = model.lower if options.start is None else options.start
-    if (begin != np.rint(begin)).any() or (np.clip(begin, model.lower, model.upper) != begin).any():
-        return None
+    begin, start = model.lower, options.start
+    # What is unknown of a start is not a number, and equals nothing.
+    if start is not None and (np.clip(np.rint(start), model.lower, model.upper) == start).all():
+        begin = start
     value = float(model.cost @ begin) + model.offset
     # A simplex method that goes round in circles leaves half the time to others.
     search = _Tree(model, value, begin, options.time_limit_s / 2, is_claimed=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from alloc.problems.allocation.instance import Instance
 from alloc.problems.allocation.solution import Run, TaskPlacement
@@ -13,15 +14,14 @@ from alloc.verification.violation import Violation
 from alloc.workload import TaskGroup
 
 
-@dataclass(frozen=True)
-class _Use:
+class _Use(NamedTuple):
     """One task on one GPU of a host; `gpu` is None for whole GPUs, which have no position."""
 
     start_s: float
     end_s: float
     job: str
     gpu: int | None
-    count: int
+    number: int
     memory_mib: int
     profile: MigProfile | None = None
     start: int = 0
@@ -145,7 +145,7 @@ def _check_moment(
     whole = 0
     for use in active:
         if use.gpu is None:
-            whole += use.count
+            whole += use.number
         else:
             on = gpus.setdefault(use.gpu, _Gpu())
             (on.shares if use.profile is None else on.instances).append(use)

@@ -189,8 +189,11 @@ class PlacementData:
 
 
 def _demand_on_hosts(instance: Instance, groups: tuple[Group, ...]) -> Counts:
-    width = len(instance.resource_names)
-    demand = np.array([g.tasks.demand for g in groups], dtype=np.int64).reshape(-1, width)
+    # Few demands are many groups'.
+    number: dict[tuple[int, ...], int] = {}
+    rows = [number.setdefault(g.tasks.demand, len(number)) for g in groups]
+    table = np.array(list(number), dtype=np.int64).reshape(-1, len(instance.resource_names))
+    demand = table[rows]
     demand[:, list(instance.topology.cluster_columns)] = 0
     return demand
 

@@ -91,10 +91,10 @@ def to_allocation(data: SharingData, unrolled: Unrolled) -> Allocation:
                 instance.topology.hosts[h].id,
                 role,
                 len(slots),
-                tuple(g for _, g, _ in slots if g >= 0),
-                tuple(start for _, _, start in slots if start >= 0),
+                tuple([g for _, g, _ in slots if g >= 0]),
+                tuple([start for _, _, start in slots if start >= 0]),
             )
-            for (h, role), slots in sorted(spots.items())
+            for (h, role), slots in (sorted(spots.items()) if len(spots) > 1 else spots.items())
         )
         c = data.options[chosen.option][1]
         assignments.append((chosen.job, Assignment(instance.jobs[chosen.job].id, c, tasks)))

@@ -53,7 +53,7 @@ al., "Beware of Fragmentation", ATC 2023.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -69,7 +69,7 @@ from alloc.objectives.goals import Held, WeightedSum
 from alloc.solving.placement.clock import timer
 from alloc.solving.placement.compiling import Problem
 from alloc.solving.placement.fragments_cases import Cases
-from alloc.solving.placement.fragments_program import Program, program_of
+from alloc.solving.placement.fragments_program import Place, Program, Way, program_of
 from alloc.solving.placement.gang_search import must_run, waiting_jobs
 from alloc.solving.placement.gangs import Gangs
 from alloc.solving.placement.greedy import Plan, put_down_along
@@ -81,8 +81,14 @@ if TYPE_CHECKING:
 _MAX_COLUMNS = 30_000
 """Of the program in cases: a second or two of the linear program; on 500 hosts twice as many gain
 nothing."""
+_WHOLE = 1e-6
+"""Parts of gangs up to this are rounding of the linear program."""
 _PLAN_GAP, _PLAN_NODES = 1e-3, 100
 """Of the plan, which need not be the best: rules that it does not know move gangs about anyway."""
+
+
+Standing = Mapping[tuple[Way, Place], float]
+"""Gangs of a way that a linear program lets stand in each domain, whole ones or parts."""
 
 
 def fragments_bound(
@@ -104,11 +110,27 @@ def fragments_bound(
     Returns
     -------
     float
-        Minus infinity where there is none: the level has other terms, hosts have too many patterns,
-        or the time is up.
+        Minus infinity where the level has other terms, and 0 where hosts have too many patterns or
+        the time is up.
+    """
+    rough, _ = relaxed(problem, level, held, seconds, domains=False)
+    return max(rough, relaxed(problem, level, held, seconds, domains=True)[0])
+
+
+def relaxed(
+    problem: Problem, level: WeightedSum, held: Sequence[Held], seconds: float, *, domains: bool
+) -> tuple[float, Standing]:
+    """Return a bound on a level, as `fragments_bound`, and where the relaxation has gangs stand.
+
+    Parameters
+    ----------
+    problem, level, held, seconds
+        As in `fragments_bound`.
+    domains
+        Whether gangs are held in the domains that they require. Without, it takes a moment.
     """
     if not counts_fragments(level):
-        return -math.inf
+        return -math.inf, {}
     clock = timer(seconds)
     gangs = Gangs(problem, problem.data.initial)
     # A malleable job that may not move may still change its configuration.
@@ -120,30 +142,31 @@ def fragments_bound(
     }
     for j in gangs.placed.keys() - fixed:
         gangs.remove(j)
-    found = 0.0
+    bound, standing = 0.0, dict[tuple[Way, Place], float]()
     with suppress(OutOfTime, SolverError), time_limit(seconds):
-        # Without domains it takes a moment; with them it is sharper.
-        for domains in (False, True):
-            program = program_of(gangs, held, domains=domains)
-            if program is None or (domains and not program.domains):
+        program = program_of(gangs, held, domains=domains)
+        cases = None if program is None else Cases(program)
+        while cases is not None and cases.num_columns <= _MAX_COLUMNS:
+            parted = cases.applied()
+            model = parted.arrays()
+            optimum = LinearProgram(model).optimum("the patterns of hosts", clock())
+            bound = max(bound, parted.lagrangian(model, optimum.duals))
+            standing = parted.standing(optimum.values)
+            if not cases.part(parted, optimum.values):
                 break
-            cases = Cases(program)
-            while cases.num_columns <= _MAX_COLUMNS:
-                parted = cases.applied()
-                model = parted.arrays()
-                optimum = LinearProgram(model).optimum("the patterns of hosts", clock())
-                found = max(found, parted.lagrangian(model, optimum.duals))
-                if not cases.part(parted, optimum.values):
-                    break
-    return level.terms[0][0] * found / MILLI
+    return level.terms[0][0] * bound / MILLI, standing
 
 
 def planned_again(
-    problem: Problem, counts: csr_array, held: Sequence[Held], seconds: float
+    problem: Problem,
+    counts: csr_array,
+    held: Sequence[Held],
+    seconds: float,
+    *,
+    domains: bool = True,
+    standing: Standing | None = None,
 ) -> csr_array | None:
-    """Return a placement with the waiting jobs that are free to stand anywhere put down anew.
-
-    They follow a plan of the hosts beside all others, which stay where they are.
+    """Return a placement with waiting jobs put down anew, along a plan of the hosts.
 
     Parameters
     ----------
@@ -155,6 +178,12 @@ def planned_again(
         Levels of the goal before that of fragmentation.
     seconds
         Wall time, seconds.
+    domains
+        Whether the plan is for gangs too that must stand in one domain. Without, they stay where
+        they are, and the plan takes a moment.
+    standing
+        Where gangs stand in the plan; those that stand there in part are left to it. None: all are
+        left to the plan.
 
     Returns
     -------
@@ -163,12 +192,20 @@ def planned_again(
     """
     gangs = Gangs(problem, counts)
     for j in [j for j in gangs.placed if j not in problem.data.running]:
-        gangs.remove(j)
-    plan = _plan(gangs, held, seconds)
+        if domains or not _is_tied(problem, j, gangs.placed[j]):
+            gangs.remove(j)
+    plan = _plan(gangs, held, seconds, domains=domains, standing=standing or {})
     if plan is None:
         return None
-    put_down_along(gangs, waiting_jobs(problem, gangs, by_size=True), plan)
+    waiting = waiting_jobs(problem, gangs, by_size=True)
+    put_down_along(gangs, [j for j in waiting if domains or not _is_tied(problem, j, 0)], plan)
     return gangs.counts()
+
+
+def _is_tied(problem: Problem, job: int, configuration: int) -> bool:
+    """Return whether a job may not stand just anywhere: its tasks need one domain."""
+    tasks = int(problem.data.count[problem.rows_of[job, configuration]].sum())
+    return tasks > 1 and bool(problem.data.levels_required(job, configuration))
 
 
 def counts_fragments(level: WeightedSum) -> bool:
@@ -176,15 +213,26 @@ def counts_fragments(level: WeightedSum) -> bool:
     return level.sense == "min" and [term.name for _, term in level.terms] == ["fragmentation"]
 
 
-def _plan(gangs: Gangs, held: Sequence[Held], seconds: float) -> Plan | None:
+def _plan(
+    gangs: Gangs, held: Sequence[Held], seconds: float, *, domains: bool, standing: Standing
+) -> Plan | None:
     """Return the tasks of each size that hosts should take beside gangs that stand, or None."""
     clock = timer(seconds)
     with suppress(OutOfTime), time_limit(seconds):
-        program = program_of(gangs, held, domains=True) or program_of(gangs, held, domains=False)
+        program = program_of(gangs, held, domains=domains)
         if program is None:
             return None
         model = program.arrays()
-        whole = replace(model, integer=np.ones(len(model.cost), dtype=bool))
+        lower, upper = model.lower.copy(), model.upper.copy()
+        for column, choice in enumerate(program.choices, len(program.bay)):
+            number = None
+            if choice.domain >= 0:
+                number = standing.get((choice.way, program.domains[choice.domain]))
+            if number is not None and abs(number - round(number)) < _WHOLE:
+                lower[column] = upper[column] = min(round(number), choice.most)
+        whole = replace(
+            model, lower=lower, upper=upper, integer=np.ones(len(model.cost), dtype=bool)
+        )
         raw = highs.solve(whole, SolverOptions(clock(), gap=_PLAN_GAP, nodes=_PLAN_NODES))
         return None if raw.values is None else _plan_of(gangs, program, raw.values)
     return None

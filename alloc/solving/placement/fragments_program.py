@@ -37,6 +37,9 @@ _OFTEN = 1000
 _Sizes = tuple[tuple[int, int], ...]
 """Tasks of a job by their sizes in GPUs."""
 Levels = tuple[str, ...]
+Place = tuple[Levels, int]
+"""Levels of which one domain must hold a gang, and the number of the domain, as in
+`alloc.topology.Topology.domain_of_host` of the innermost."""
 
 
 @dataclass(frozen=True)
@@ -102,8 +105,7 @@ class Program:
     case_of
         The domain that each case is one of, as a number.
     domains
-        Levels of which one domain must hold a gang, and the number of the domain, as in
-        `alloc.topology.Topology.domain_of_host` of the innermost.
+        The domains that may hold gangs.
     inside
         Whether a bay lies in a domain, shape (domains, bays).
     within
@@ -125,7 +127,7 @@ class Program:
     members: tuple[Counts, ...]
     case: Counts
     case_of: Counts
-    domains: tuple[tuple[Levels, int], ...]
+    domains: tuple[Place, ...]
     inside: Counts
     within: Counts
     choices: tuple[Choice, ...]
@@ -160,6 +162,16 @@ class Program:
         domain = np.array([choice.domain for choice in self.choices], dtype=np.int64)
         padded = np.column_stack([self.within, np.zeros(len(self.domains), dtype=np.int64)])
         return padded[:, domain]
+
+    def standing(self, values: Array) -> dict[tuple[Way, Place], float]:
+        """Return how many gangs of a way a solution of `arrays` has stand in each domain."""
+        found: dict[tuple[Way, Place], float] = {}
+        numbers = values[len(self.bay) : len(self.bay) + len(self.choices)].tolist()
+        for choice, number in zip(self.choices, numbers, strict=True):
+            if choice.domain >= 0:
+                key = (choice.way, self.domains[choice.domain])
+                found[key] = found.get(key, 0.0) + number
+        return found
 
     @property
     def num_parted(self) -> int:
@@ -280,7 +292,7 @@ def program_of(gangs: Gangs, held: Sequence[Held], *, domains: bool) -> Program 
     left = np.maximum(gangs.topology.capacity - gangs.used, 0)
     places = _Places(gangs, left[:, 0] // MILLI)
     kinds, least = _kinds(gangs, held, places)
-    found: dict[tuple[Levels, int], int] = {}
+    found: dict[Place, int] = {}
     choices = []
     for k, ((ways, _), jobs) in enumerate(kinds.items()):
         check_time()
@@ -329,7 +341,7 @@ class _Places:
         self.topology = gangs.topology
         self.gpus_left = gpus_left
         self._domain: dict[Levels, Counts] = {}
-        self._room: dict[tuple[Levels, int], Counts] = {}
+        self._room: dict[Place, Counts] = {}
 
     def domain(self, levels: Levels) -> Counts:
         """Return the domain of each host at the innermost level, -1 outside any of them."""
@@ -353,11 +365,11 @@ class _Places:
         assert most is not None
         return [(d, int(most[d])) for d in np.flatnonzero(most).tolist()]
 
-    def holds(self, place: tuple[Levels, int]) -> Counts:
+    def holds(self, place: Place) -> Counts:
         """Return whether a place holds each host, shape (hosts,)."""
         return np.asarray(self.domain(place[0]) == place[1], dtype=np.int64)
 
-    def table(self, places: Mapping[tuple[Levels, int], int]) -> Counts:
+    def table(self, places: Mapping[Place, int]) -> Counts:
         """Return for each host, by the levels of places, which of them holds it, or -1."""
         columns = []
         for levels in dict.fromkeys(levels for levels, _ in places):
@@ -369,7 +381,7 @@ class _Places:
             columns.append(number[domain])
         return np.array(columns, dtype=np.int64).reshape(len(columns), len(self.gpus_left)).T
 
-    def within(self, places: Sequence[tuple[Levels, int]]) -> Counts:
+    def within(self, places: Sequence[Place]) -> Counts:
         """Return whether a place lies in another or is the same, shape (outer, inner)."""
         within = np.eye(len(places), dtype=np.int64)
         at = {place: n for n, place in enumerate(places)}

@@ -13,6 +13,7 @@ from itertools import islice
 import numpy as np
 from scipy.sparse import csr_array
 
+from alloc.clock import time_is_up
 from alloc.objectives.goals import Held, WeightedSum
 from alloc.solving.placement.clock import Clock
 from alloc.solving.placement.compiling import Problem
@@ -40,8 +41,8 @@ def first_placements(
     """Yield placements to start from.
 
     Where the goal, or an earlier level of it, wants jobs placed: waiting jobs beside what runs, by
-    every rule of `greedy`, those that place the most first. Then what runs as it stands, and
-    nothing at all.
+    every rule of `greedy`, those that place the most first; once the time of `alloc.clock` is up,
+    by no further rule. Then what runs as it stands, and nothing at all.
     """
     data = problem.data
     standing = data.initial
@@ -52,8 +53,11 @@ def first_placements(
         for rule in rules_for(problem):
             tries.append(before.copy())
             put_down_by(tries[-1], largest, rule)
-        tries.append(before.copy())
-        put_down_by(tries[-1], waiting_jobs(problem, before, by_size=False), RULES[0])
+            if time_is_up():
+                break
+        else:
+            tries.append(before.copy())
+            put_down_by(tries[-1], waiting_jobs(problem, before, by_size=False), RULES[0])
         # They differ in those put down last.
         stood = len(before.placed)
         tries.sort(key=lambda gangs: _placed(gangs, level, stood), reverse=True)

@@ -18,6 +18,7 @@ from typing import cast
 
 from alloc.backends import SolverOptions, highs
 from alloc.certificate import OPTIMALITY_GAP, BoundProof, Limit, is_within
+from alloc.clock import time_limit
 from alloc.errors import UnsupportedFeatureError
 from alloc.families import require_family
 from alloc.formulation import ArrayModel
@@ -33,7 +34,12 @@ from alloc.solving.placement.buddies import buddy_optimum
 from alloc.solving.placement.clock import Clock
 from alloc.solving.placement.companions import Companions
 from alloc.solving.placement.compiling import Problem, compile_state, read_counts
-from alloc.solving.placement.fragments_bound import counts_fragments, fragments_bound, planned_again
+from alloc.solving.placement.fragments_bound import (
+    Standing,
+    counts_fragments,
+    planned_again,
+    relaxed,
+)
 from alloc.solving.placement.gang_search import (
     GangSearch,
     first_placements,
@@ -64,6 +70,8 @@ longer limit begins with what a shorter one does.
 """
 _DRAWN_S = 5e-5
 """Seconds to draw the exact program, for each task group and host."""
+_PLAN_SHARE = 0.5
+"""Share of the time left for a plan of the hosts: what it finds is not lost if it takes longer."""
 _ATTEMPTS = 30
 """Placements afresh that are tried where what runs breaks a rule."""
 _FEW_CELLS = 2_500
@@ -164,8 +172,7 @@ class _Solve:
         """Solve."""
         self._prove_by(self.best.sign * range_bound(self.instance, self.level), "recomputed")
         # Of earlier levels, other bounds see nothing.
-        found = fragments_bound(self.problem, self.level, self.settings.held, self._left())
-        self._prove_by(found, "recomputed")
+        self._bound_fragments(domains=False)
         ranged = self.bound
         self._start()
         self._plan_hosts()
@@ -192,12 +199,13 @@ class _Solve:
     def _start(self) -> None:
         """Find a first placement, and see how long it takes to check one."""
         self.best.offer(self.warm_start)
-        for counts in first_placements(self.problem, self.level, self.settings.held):
-            before = self._left()
-            self.best.offer_counts(counts)
-            self._keep_time(before - self._left())
-            if self.best.counts is not None and (only_places(self.level) or self._left() <= 0):
-                break  # they come with the most placed first
+        with time_limit(self._left()):
+            for counts in first_placements(self.problem, self.level, self.settings.held):
+                before = self._left()
+                self.best.offer_counts(counts)
+                self._keep_time(before - self._left())
+                if self.best.counts is not None and (only_places(self.level) or self._left() <= 0):
+                    break  # they come with the most placed first
         if self.best.counts is None and not self.problem.tied:
             # Hosts that start over-full: relieve them first.
             state = compile_state(self.problem, self.data.initial, [self.level])
@@ -216,11 +224,42 @@ class _Solve:
         kept_s = min(max(_CHECKS * checked_s, _KEPT_SHARE * limit_s), _MAX_KEPT * limit_s)
         self.settings = replace(self.settings, time_limit_s=limit_s - kept_s)
 
+    def _bound_fragments(self, *, domains: bool) -> Standing:
+        """Bound fragmentation where the level counts it; return where gangs stand by the bound."""
+        held, left = self.settings.held, self._left()
+        found, standing = relaxed(self.problem, self.level, held, left, domains=domains)
+        self._prove_by(found, "recomputed")
+        return standing
+
     def _plan_hosts(self) -> None:
+        """Put jobs down along plans of the hosts: quick ones first, and each as long as it helps.
+
+        First beside gangs that must stand in one domain, then with these where the bound has them,
+        then wherever the plan has them.
+        """
+        if not counts_fragments(self.level) or self.best.counts is None:
+            return
+        self._plan(domains=False)
+        if self.proved or self._left() <= 0:
+            return
+        standing = self._bound_fragments(domains=True)
+        if not standing:
+            return
+        self._say("a bound by what domains hold")
+        self._plan(domains=True, standing=standing)
+        self._plan(domains=True)
+
+    def _plan(self, *, domains: bool, standing: Standing | None = None) -> None:
         """Put jobs down along a plan of the hosts, for as long as that helps."""
-        while counts_fragments(self.level) and self.best.counts is not None and self._left() > 0:
-            held = self.settings.held
-            counts = planned_again(self.problem, self.best.counts, held, self._left())
+        while not self.proved and self._left() > 0 and self.best.counts is not None:
+            counts = planned_again(
+                self.problem,
+                self.best.counts,
+                self.settings.held,
+                _PLAN_SHARE * self._left(),
+                domains=domains,
+                standing=standing,
+            )
             if counts is None or not self.best.offer_counts(counts):
                 return
             self._say("hosts as planned")

@@ -97,6 +97,8 @@ def max_within_totals(instance: Instance, worth: Callable[[Job, Configuration], 
     float
         Infinite where the cluster has no resources of its own.
     """
+    if not instance.topology.cluster_columns:
+        return math.inf
     ways = [(n, job, way) for n, job in enumerate(instance.jobs) for way in job.configurations]
     value = np.array([worth(job, way) for _, job, way in ways], dtype=float)
     first = np.flatnonzero(np.diff([-1, *(n for n, _, _ in ways)]))

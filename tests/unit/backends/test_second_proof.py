@@ -192,6 +192,27 @@ def test_no_answer_is_worse_than_any_solution(nodes: int, monkeypatch: pytest.Mo
     assert (long > 0) == (nodes < 100)
 
 
+def test_a_small_program_begins_with_any_solution_that_is_known() -> None:
+    """Also where the lower limits are none; what is no solution proves nothing."""
+    begun = 0
+    for seed in range(200):
+        model = mixed_program(seed)
+        solutions = solutions_of(model)
+        limits = np.concatenate([model.lower, model.upper])
+        whole = model.integer.all() and (limits == np.rint(limits)).all()
+        if not whole or not len(solutions):
+            continue
+        start = solutions[seed % len(solutions)].astype(float)
+        raw = solve_small(model, replace(EXACT, start=start))
+        if raw is not None:
+            begun += solve_small(model, EXACT) is None
+            require_true(raw, model, solutions)
+        unknown = solve_small(model, replace(EXACT, start=np.full(len(start), np.nan)))
+        if unknown is not None:
+            require_true(unknown, model, solutions)
+    assert begun >= 3
+
+
 def test_what_misses_its_own_bound_is_not_called_optimal() -> None:
     """HiGHS' reduced costs hold to 1e-7 of the largest cost, which may be all of a small one."""
     solved = 0

@@ -11,6 +11,7 @@ from placement_oracle import fits_somewhere, random_instance
 
 import alloc
 from alloc.backends.linear_program import LinearProgram
+from alloc.clock import time_limit
 from alloc.models.placement.data import PlacementData
 from alloc.objectives import objective, parse_goal
 from alloc.objectives.goals import Held
@@ -18,7 +19,7 @@ from alloc.problems.allocation.instance import Instance, Moves
 from alloc.solving.placement.compiling import Problem
 from alloc.solving.placement.fragments_bound import fragments_bound, planned_again
 from alloc.solving.placement.fragments_program import program_of
-from alloc.solving.placement.gang_search import waiting_jobs
+from alloc.solving.placement.gang_search import first_placements, waiting_jobs
 from alloc.solving.placement.gangs import Gangs
 from alloc.solving.placement.greedy import RULES, Rule, put_down_by
 from benchmarks.alternatives import gang_placement
@@ -205,6 +206,14 @@ def test_the_bound_keeps_its_limit() -> None:
     problem = Problem(PlacementData.of(gang_placement.made(48, 0)))
     assert fragments_bound(problem, FRAGMENTS, (), 0.0) == 0.0
     assert planned_again(problem, problem.data.initial, (), 0.0) is None
+
+
+def test_no_further_rule_is_tried_once_the_time_is_up() -> None:
+    """What the first rule places comes, and what runs as it stands."""
+    problem = Problem(PlacementData.of(gang_placement.made(20, 0)))
+    assert len(list(first_placements(problem, GPUS))) == len(RULES) + 2
+    with time_limit(0.0):
+        assert len(list(first_placements(problem, GPUS))) == 2
 
 
 @pytest.mark.parametrize("moves", [Moves(budget=0), Moves(evict=True)])
