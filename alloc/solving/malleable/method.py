@@ -33,7 +33,6 @@ from alloc.problems.allocation.instance import Instance
 from alloc.problems.allocation.solution import Schedule, Solution
 from alloc.solving.malleable.list_search import Incumbent, best_of
 from alloc.solving.malleable.search import Search
-from alloc.solving.malleable.timed_search import TimedSearch, raise_prices
 from alloc.solving.outcome import Outcome, Progress, Settings
 from alloc.solving.refinement import Question, solve_refined
 from alloc.units import SHORTEST_SLOT_S
@@ -155,6 +154,9 @@ def _in_continuous_time(
     report: Progress,
 ) -> tuple[float, Schedule | None, Limit | None]:
     """Return the bound and the best schedule in continuous time, and what ended the search."""
+    # Instances with slots have no use for it.
+    from alloc.solving.malleable.timed_search import TimedSearch, raise_prices
+
     data = replace(data, target=replace(data.target, floors=data.floors(data.arrival)))
     best = best_of(instance, given, objective, settings.held)
     alone = _alone(data)

@@ -15,6 +15,7 @@ delivery problem with time windows, Transportation Science 40 (2006).
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cached_property
 from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
@@ -99,10 +100,14 @@ class Reinsertion(Generic[Column, Room]):
         self.plan = plan
         self.settings = settings
         self.spread = spread
-        self.rng = np.random.default_rng(settings.seed)
         self._full: dict[int, Column] | None = None
         """The plan whose room left is in `_room`."""
         self._room = builder.room_of(())
+
+    @cached_property
+    def rng(self) -> np.random.Generator:
+        """What draws neighbourhoods; slow to load, and many instances are proved without any."""
+        return np.random.default_rng(self.settings.seed)
 
     @property
     def value(self) -> float:

@@ -22,7 +22,7 @@ from alloc.objectives import objective
 from alloc.problems.allocation.instance import Instance
 from alloc.problems.allocation.solution import Schedule
 from alloc.result import Limits
-from alloc.solving.malleable import method
+from alloc.solving.malleable import timed_search
 from alloc.solving.malleable.search import Search
 from alloc.solving.malleable.timed_search import TimedPrices, raise_prices
 from alloc.topology import HostType, flat_cluster
@@ -205,7 +205,7 @@ def test_an_interrupt_keeps_what_is_proved(monkeypatch: pytest.MonkeyPatch) -> N
         yield seen[0]
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(method, "raise_prices", raised_once)
+    monkeypatch.setattr(timed_search, "raise_prices", raised_once)
     instance = world(1).replace(slot_s=None)
     result = alloc.solve(instance, "malleable", limits=Limits(seconds=5))
     assert seen
@@ -216,7 +216,7 @@ def test_an_interrupt_keeps_what_is_proved(monkeypatch: pytest.MonkeyPatch) -> N
 def test_prices_are_raised_where_the_grid_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
     """A grid that is out of time leaves no prices; the bound is above that of each job alone."""
     monkeypatch.setattr(Search, "_improve", lambda self: None)
-    monkeypatch.setattr(method, "TimedSearch", _Interrupted)
+    monkeypatch.setattr(timed_search, "TimedSearch", _Interrupted)
     host = flat_cluster("one", HostType("host", 1, "gpu"), 1)
     jobs = tuple(Job(f"j{k}", 0.0, 60.0, (rigid_gang(1),)) for k in range(6))
     result = alloc.solve(Instance("six", host, jobs), "malleable", limits=Limits(seconds=5))
