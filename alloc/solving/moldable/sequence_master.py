@@ -50,7 +50,7 @@ class SequenceMaster:
         self._known: list[dict[tuple[int, ...], None]] = [{} for _ in modes.total]
         self.rounds = 0
 
-    def least_peak(self, peak: Peak, low: float, high: float) -> float:
+    def least_peak(self, peak: Peak, low: float, high: float, close: float = _CLOSE) -> float:
         """Return a value that no schedule's peak goes below, between two; the first one holds.
 
         Parameters
@@ -59,11 +59,12 @@ class SequenceMaster:
             The peak.
         low, high
             A proved value, and that of a schedule.
+        close
+            Relative distance from a value that is not proved at which the search ends.
         """
         deadline = self._modes.data.deadline
-        step = 0.5
-        while high - low > _CLOSE * abs(high):
-            middle = low + step * (high - low)
+        while high - low > close * abs(high):
+            middle = 0.5 * (low + high)
             found = self.prices(np.minimum(deadline, peak.latest(middle)), whole=False)
             if found is None:
                 break
