@@ -173,9 +173,10 @@ class _Search:
     @property
     def _is_for_cpsat(self) -> bool:
         """Whether CP-SAT gets all jobs at once: not where listing says more, or they are many."""
-        if self.plan is not None and self.classes is not None and not self.data.target.held:
-            if self._time_prices is not None or self.data.num_jobs > _MAX_JOBS_OF_PEAKS:
-                return False
+        listed = self.plan is not None and self.classes is not None and not self.data.target.held
+        many = self.data.num_jobs > _MAX_JOBS_OF_PEAKS
+        if listed and (many or self._time_prices is not None):
+            return False
         most = _MAX_OF_SUMS if self._is_sum and self.plan is not None else _MAX_PLACEMENTS
         return sum(len(way.placements) for ways in self.data.ways for way in ways) <= most
 
