@@ -49,8 +49,9 @@ _SEQUENCES, _PACKED = 0.2, 0.3
 _EXCHANGES, _EXCHANGES_OF_PEAKS, _EXACT, _EXACT_OF_PEAKS = 0.65, 0.4, 0.85, 0.5
 """By when the bound of sequences, the packing of hosts, exchanges of hosts and the listing of all
 schedules near the bound end; of peaks sooner, for hosts are filled then."""
-_MAX_JOBS_OF_PEAKS = 16
-"""Jobs up to which CP-SAT may prove a peak that could not be listed in time."""
+_FEW_JOBS = 16
+"""Jobs up to which all schedules near the bound are listed at once, as they mostly can be, and up
+to which CP-SAT may prove a peak that could not be listed in time."""
 _ABOVE, _NEARER, _FAILURES = 0.05, 0.3, 10
 """By what share of the bound the first packing guesses more: what is left over then is little. How
 far nearer to the bound than the best schedule the next one guesses, three quarters of it after each
@@ -62,7 +63,8 @@ _MAX_MODES = 1000
 _FILLED, _FILLED_OF_FEW = 0.9, 0.3
 """By when the filling of hosts for guesses of a peak ends; sooner where CP-SAT gets all jobs."""
 _FAILURES_OF_FEW = 3
-"""Guesses that may fail where CP-SAT gets all jobs next: of few jobs it often proves the rest."""
+"""Guesses that may fail of few jobs, or where CP-SAT gets all jobs next: often that proves the
+rest."""
 _PATIENCE, _PATIENCE_SQUARE = 2000, 20
 """Moves in a list without a gain, a second for dozens of jobs, and for each pair of few jobs."""
 _MAX_PLACEMENTS, _MAX_OF_SUMS = 1000, 200
@@ -174,7 +176,7 @@ class _Search:
     def _is_for_cpsat(self) -> bool:
         """Whether CP-SAT gets all jobs at once: not where listing says more, or they are many."""
         listed = self.plan is not None and self.classes is not None and not self.data.target.held
-        many = self.data.num_jobs > _MAX_JOBS_OF_PEAKS
+        many = self.data.num_jobs > _FEW_JOBS
         if listed and (many or self._time_prices is not None):
             return False
         most = _MAX_OF_SUMS if self._is_sum and self.plan is not None else _MAX_PLACEMENTS
@@ -310,15 +312,26 @@ class _Search:
             return
         if level.peaks and not level.is_peak:
             return
+        few = self.data.num_jobs <= _FEW_JOBS
         if level.is_peak:
-            self._pack(classes)
-        prices = self._time_prices
-        brief = self._by(_EXACT_OF_PEAKS if level.is_peak else _EXACT)
-        exact = Exact(self.data, classes, brief, self.report)
-        if sum(len(own.hosts) for own in classes) > 1:
-            self._exchange(classes, prices)
-        if self.data.num_jobs > MAX_JOBS or self.is_closed:
+            self._pack(classes, _FAILURES_OF_FEW if few else _FAILURES)
+        before = math.inf
+        if few and not self.is_closed:
+            self._list(classes)
+            before = self.value
+        if self.is_closed:
             return
+        if sum(len(own.hosts) for own in classes) > 1:
+            self._exchange(classes)
+        if not self.is_closed and self.data.num_jobs <= MAX_JOBS and self.value < before:
+            self._list(classes)
+
+    def _list(self, classes: tuple[HostClass, ...]) -> None:
+        """List all schedules within some distance of the bound."""
+        level, prices = self.data.target.level, self._time_prices
+        filled_next = level.is_peak and self.data.num_jobs > _FEW_JOBS
+        brief = self._by(_EXACT_OF_PEAKS if filled_next else _EXACT)
+        exact = Exact(self.data, classes, brief, self.report)
         if prices is None:
             bound, plan = exact.of_peak(level.peaks[0], self.value, self.bound)
         else:
@@ -327,13 +340,13 @@ class _Search:
         self._raise(min(bound, self.value), "recomputed")
         self.report(f"all schedules near the bound: {self.value:g}, bound {self.bound:g}")
 
-    def _pack(self, classes: tuple[HostClass, ...]) -> None:
+    def _pack(self, classes: tuple[HostClass, ...], patience: int) -> None:
         """Fill hosts one after the other for guesses of a peak, a little above the bound."""
         brief, peak = self._by(_PACKED), self.data.target.level.peaks[0]
         packing = Packing(self.data, classes, brief)
         master = SequenceMaster(self._modes, brief)
         guess, failures = self.bound * (1 + _ABOVE), 0
-        while failures < _FAILURES and not brief.time_is_up() and not self.is_closed:
+        while failures < patience and not brief.time_is_up() and not self.is_closed:
             found = None
             if len(classes) > 1 and len(self._modes.job) <= _MAX_MODES:
                 found = master.prices(np.minimum(self.data.deadline, peak.latest(guess)))
@@ -346,9 +359,10 @@ class _Search:
             share = 1 - _NEARER * 0.75**failures
             guess = self.bound + share * (self.value - self.bound)
 
-    def _exchange(self, classes: tuple[HostClass, ...], prices: TimePrices | None) -> None:
+    def _exchange(self, classes: tuple[HostClass, ...]) -> None:
         """Let some hosts at a time deal out their jobs anew."""
         assert self.plan is not None
+        prices = self._time_prices
         brief = self._by(_EXCHANGES if prices is not None else _EXCHANGES_OF_PEAKS)
         around = Exchanges(self.data, classes, self.plan, prices, brief, self._take)
         around.run(lambda value: is_within(value, min(self.bound, value), OPTIMALITY_GAP / 2))
