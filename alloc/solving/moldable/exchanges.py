@@ -41,7 +41,7 @@ _CLOSE = 2e-3
 """How close to the best one a bound of some hosts' peak is sought."""
 _TRIES = 3
 """Times the number of hosts, so many exchanges without a gain end the search with so many hosts."""
-_MOST_HOSTS = 4
+_MAX_HOSTS = 4
 """Hosts at a time."""
 
 
@@ -100,7 +100,7 @@ class Exchanges:
             idle += 1
             if idle >= _TRIES * number:
                 hosts, idle = hosts + 1, 0
-                if hosts > min(number, _MOST_HOSTS):
+                if hosts > min(number, _MAX_HOSTS):
                     return
 
     def _hosts(self) -> Index:

@@ -45,7 +45,7 @@ _SHARE = 0.94
 _LISTS, _MOVES, _FEW_MOVES, _BOUND, _WHOLE = 0.1, 0.35, 0.13, 0.55, 0.8
 """By when lists, moves in them (few where hosts are packed or exchange jobs later), the bound and
 CP-SAT on all jobs end, as shares of the time."""
-_SEQUENCES, _PACKED = 0.2, 0.3
+_SEQUENCES, _PACKED = 0.25, 0.33
 _EXCHANGES, _EXCHANGES_OF_PEAKS, _EXACT, _EXACT_OF_PEAKS = 0.65, 0.4, 0.85, 0.5
 """By when the bound of sequences, the packing of hosts, exchanges of hosts and the listing of all
 schedules near the bound end; of peaks sooner, for hosts are filled then."""

@@ -30,7 +30,7 @@ _JOBS_EACH = 12
 """Jobs for each such sequence."""
 _CLOSE = 2e-5
 """Relative distance of a proved peak from one not proved at which the search ends."""
-_MOST = 1e4
+_MAX_OF_A_COLUMN = 1e4
 """Bound of every column: sequences of all units are far fewer."""
 
 
@@ -160,7 +160,7 @@ class _Master:
         self._program.add_columns(
             np.array([cost for cost, _ in columns]),
             np.zeros(len(columns)),
-            np.full(len(columns), _MOST),
+            np.full(len(columns), _MAX_OF_A_COLUMN),
             np.concatenate([[0], np.cumsum(lengths)[:-1]]).astype(np.int32),
             np.array([row for row, _ in entries], dtype=np.int32),
             np.array([value for _, value in entries]),
