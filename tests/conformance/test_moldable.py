@@ -433,7 +433,7 @@ def test_an_interrupt_loses_no_schedule_that_filled_hosts_reached(
     def once(self: Filling, guess: float, patience: int) -> Plan | None:
         if reached:
             raise KeyboardInterrupt
-        plan = run(self, 3800.0, patience)
+        plan = run(self, 3800.0, 10 * patience)
         assert plan is not None
         reached.append(float(plan.completion.max()))
         return plan
