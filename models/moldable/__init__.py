@@ -74,16 +74,20 @@ Size: sum_j |M_j| binaries and intervals; |R| cumulatives.
 
 Complexity: strongly NP-hard, for makespan too, and with one GPU type and rigid jobs.
 
-Bounds (`bounds`): prices of time and energy in windows, with rows of dual feasible functions, both
-evaluated in numpy; and the word of CP-SAT.
+Bounds: prices of time and energy in windows, with rows of dual feasible functions (`bounds`), and
+sequences of the units of a row (`sequences`), all evaluated in numpy; and the word of CP-SAT. Where
+hosts are units of one resource each (`host_classes`), what hosts exceed a bound by adds up, and all
+schedules near it are listed host by host.
 
 Literature: Nagrecha, Kumar, "Saturn: an optimized data system for multi-large-model deep learning
 workloads", PVLDB 17 (2024), whose SPASE this is; Turek, Wolf, Yu, SPAA 1992; Ludwig, Tiwari, SODA
-1994; Artigues, Michelon, Reusser, "Insertion techniques for static and dynamic resource-constrained
-project scheduling", EJOR 149 (2003); Fekete, Schepers, Math. Programming 91 (2001); Du, Leung,
-"Complexity of scheduling parallel task systems", SIAM J. Disc. Math. 2 (1989); Zhuk, "Approximate
-algorithms to pack rectangles into several strips", Discrete Math. Appl. 16 (2006): no ratio below 2
-on several nodes unless P = NP.
+1994; Held, Karp, "A dynamic programming approach to sequencing problems", J. SIAM 10 (1962);
+Gilmore, Gomory, Operations Research 9 (1961); Baldacci, Christofides, Mingozzi, Math. Programming
+115 (2008); Artigues, Michelon, Reusser, "Insertion techniques for static and dynamic resource-
+constrained project scheduling", EJOR 149 (2003); Fekete, Schepers, Math. Programming 91 (2001); Du,
+Leung, "Complexity of scheduling parallel task systems", SIAM J. Disc. Math. 2 (1989); Zhuk,
+"Approximate algorithms to pack rectangles into several strips", Discrete Math. Appl. 16 (2006): no
+ratio below 2 on several nodes unless P = NP.
 """
 
 from importlib import import_module

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pyomo.environ as pyo
 
+from alloc.clock import check_time
 from alloc.formulation import BuiltModel, PyomoModel
 from alloc.models.malleable.costs import LevelCosts
 from alloc.models.moldable.data import Array, MoldableData, moldable_data
@@ -95,17 +96,18 @@ def _in_slots(data: MoldableData, model: TimedModel) -> Drawn:
         for j, ways in enumerate(data.ways)
         for w, way in enumerate(ways)
     }
-    keys = [
-        (j, w, p, t)
-        for j, w, p in model.M
-        for t in range(release[j], last + 1)
-        if (t * slot_s + data.ways[j][w].run_s) <= float(data.deadline[j]) * (1 + 1e-12)
-    ]
+    keys: list[tuple[int, int, int, int]] = []
+    for j, w, p in model.M:
+        check_time()
+        latest, run_s = float(data.deadline[j]) * (1 + 1e-12), data.ways[j][w].run_s
+        starts = range(release[j], last + 1)
+        keys += [(j, w, p, t) for t in starts if t * slot_s + run_s <= latest]
     model.JMT = pyo.Set(initialize=keys, dimen=4)
     model.x = pyo.Var(model.JMT, domain=pyo.Binary)
     of_job: dict[int, list[tuple[int, int, int, int]]] = {j: [] for j in model.J}
     running: dict[tuple[int, int], list[Any]] = {}
     for j, w, p, t in keys:
+        check_time()
         of_job[j].append((j, w, p, t))
         for row, amount in data.ways[j][w].placements[p].use:
             for at in range(t, t + hold[j, w]):
@@ -147,6 +149,7 @@ def _by_flows(data: MoldableData, model: TimedModel) -> Drawn:
             use.setdefault((j, row), []).append((amount, mode))
     most = {key: max(amount for amount, _ in own) for key, own in use.items()}
     pairs = [(j, k) for j in jobs for k in jobs if j != k]
+    check_time()
     flows = [(j, k, r) for j, k in pairs for r in model.R if (j, r) in use and (k, r) in use]
     flows += [(-1, k, r) for k, r in use]
     model.x = pyo.Var(model.M, domain=pyo.Binary)

@@ -433,13 +433,15 @@ def test_an_interrupt_loses_no_schedule_that_filled_hosts_reached(
     def once(self: Filling, guess: float, patience: int) -> Plan | None:
         if reached:
             raise KeyboardInterrupt
-        plan = run(self, 3800.0, patience)
+        plan = run(self, 3800.0, 10 * patience)
         assert plan is not None
         reached.append(float(plan.completion.max()))
         return plan
 
     monkeypatch.setattr(Filling, "run", once)
-    result = alloc.solve(instance, "moldable", limits=alloc.Limits(seconds=20.0))
+    # Of hosts that are units alone, this one would be listed and proved before.
+    monkeypatch.setattr("alloc.solving.moldable.method.host_classes", lambda data: None)
+    result = alloc.solve(instance, "moldable", limits=alloc.Limits(seconds=60.0))
     assert result.certificate.limit == "interrupt"
     assert result.objective is not None
     assert result.objective <= reached[0] <= 3800.0

@@ -14,13 +14,14 @@ from alloc.formulation import ProvedInfeasible
 from alloc.instances.recipes.gangs import moldable as generated
 from alloc.models.moldable.data import MoldableData, moldable_data
 from alloc.models.moldable.host_classes import host_classes, modes_of
-from alloc.models.moldable.sequences import UnitSequences
+from alloc.models.moldable.sequences import TimePrices, UnitSequences
 from alloc.models.moldable.serial import Plan, by_ways
 from alloc.solving.moldable.covers import Covers
 from alloc.solving.moldable.exact import Exact
 from alloc.solving.moldable.exchanges import Exchanges
 from alloc.solving.moldable.host_sets import HostSets
 from alloc.solving.moldable.lists import value_of
+from alloc.solving.moldable.packing import Packing
 from alloc.solving.moldable.sequence_master import SequenceMaster
 from alloc.solving.outcome import Settings
 from alloc.topology import flat_cluster
@@ -211,3 +212,23 @@ def test_an_exchange_of_hosts_is_a_schedule_and_never_worse() -> None:
         assert value_of(data, taken[-1]) < value
         for own in taken:
             assert alloc.verify(instance, own.schedule(data)) == []
+
+
+def test_an_interrupt_loses_no_schedule_of_packed_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
+    instance = generated("24 on 4", num_jobs=24, num_hosts=4, seed=22)
+    packed: list[float] = []
+    plan = Packing.plan
+
+    def once(self: Packing, guess: float, prices: TimePrices | None) -> Plan | None:
+        if packed:
+            raise KeyboardInterrupt
+        found = plan(self, guess, prices)
+        assert found is not None
+        packed.append(float(found.completion.max()))
+        return found
+
+    monkeypatch.setattr(Packing, "plan", once)
+    result = alloc.solve(instance, "moldable", limits=alloc.Limits(seconds=30.0))
+    assert result.certificate.limit == "interrupt"
+    assert result.objective is not None
+    assert result.objective <= packed[0]

@@ -29,7 +29,7 @@ _ROUNDING = 1e-9
 """Relative to the limit, what a sum of excesses may round to."""
 _DEAR = 10.0
 """Cost of a job in no set, in the largest excess: the program then always has a solution."""
-_MOST_SETS = 60_000
+_MAX_SETS = 60_000
 """Sets of the linear program: some seconds."""
 
 Choice = list[tuple[int, int]]
@@ -101,7 +101,7 @@ class Covers:
         """
         number = sum(len(jobs) for jobs in self.jobs)
         base, weight, idle = 0.0, self.excess, self.empty
-        if number > _MOST_SETS:
+        if number > _MAX_SETS:
             return Cover(0.0)
         if sum(self.hosts) > 2 or number > _FEW:
             try:

@@ -251,7 +251,7 @@ class Exact:
         """
         bound, master = low, SequenceMaster(self._modes, self._settings)
         room = value * (1 - _BETTER) - low
-        for share in _SHARES:
+        for share in _SHARES if self._beam is None else _SHARES[2::2]:
             if room <= 0:
                 break
             guess = low + share * room

@@ -19,23 +19,29 @@ import numpy as np
 
 from alloc.models.malleable.costs import JobCosts, LevelCosts, Peak, Target
 from alloc.models.moldable.data import MoldableData
-from alloc.models.moldable.host_classes import HostClass, Index
+from alloc.models.moldable.host_classes import HostClass, Index, modes_of
 from alloc.models.moldable.sequences import TimePrices
 from alloc.models.moldable.serial import Plan
 from alloc.solving.moldable.exact import Exact, Hosts
 from alloc.solving.moldable.host_sets import MAX_JOBS
 from alloc.solving.moldable.lists import value_of
+from alloc.solving.moldable.sequence_master import SequenceMaster
 from alloc.solving.outcome import Settings
 
-_BEAM = 4000
+_BEAM = 2000
 """States to go on with: of two hosts these are nearly all that matter."""
 _STEP_S = 3.0
 """Wall time of an exchange, seconds: one that takes longer has too many jobs."""
 _SHARES = (0.4, 1.0)
 """Of the excess of some hosts, how much their jobs may have dealt out anew, one after the other."""
+_NOISE = 0.1
+"""Of the load of a host, by how much it is taken for more or less where hosts of little load are
+sought: the same ones would be asked again and again."""
+_CLOSE = 2e-3
+"""How close to the best one a bound of some hosts' peak is sought."""
 _TRIES = 3
 """Times the number of hosts, so many exchanges without a gain end the search with so many hosts."""
-_MOST_HOSTS = 4
+_MAX_HOSTS = 4
 """Hosts at a time."""
 
 
@@ -94,7 +100,7 @@ class Exchanges:
             idle += 1
             if idle >= _TRIES * number:
                 hosts, idle = hosts + 1, 0
-                if hosts > min(number, _MOST_HOSTS):
+                if hosts > min(number, _MAX_HOSTS):
                     return
 
     def _hosts(self) -> Index:
@@ -112,6 +118,18 @@ class Exchanges:
             found.append(able[0])
         return np.array(found)
 
+    def _load_of(self, on: Index) -> dict[int, float]:
+        """Return for what share of the time a host's units run, give or take: the least first."""
+        load = dict.fromkeys(self._class_of, 0.0)
+        for j, h in enumerate(on.tolist()):
+            w, _ = self.plan.choice[j]
+            own = self._classes[self._class_of[h]]
+            amount = int(own.amount[self._first[j] + w])
+            load[h] += amount * self._data.ways[j][w].hold_s / own.units
+        end = max(load.values())
+        noise = self._rng.uniform(-_NOISE, _NOISE, len(load)) * end
+        return {h: own + float(by) for (h, own), by in zip(load.items(), noise, strict=True)}
+
     def _step(self, number: int) -> bool:
         """Let some hosts deal out their jobs anew; return whether that gained."""
         on, data = self._hosts(), self._data
@@ -120,7 +138,8 @@ class Exchanges:
         chosen = {int(h) for h in self._rng.choice(every, number, replace=False)}
         if level.is_peak:
             last = int(on[int(np.argmax(level.peaks[0].at(self.plan.completion)))])
-            chosen = {last, *list(chosen - {last})[: number - 1]}
+            others = sorted(set(every) - {last}, key=self._load_of(on).__getitem__)
+            chosen = {last, *others[: number - 1]}
         jobs = np.flatnonzero(np.isin(on, list(chosen)))
         key = frozenset(jobs.tolist())
         if key in self._failed or not 1 < len(jobs) <= MAX_JOBS:
@@ -153,6 +172,8 @@ class Exchanges:
         peak = part.target.level.peaks[0]
         value = float(peak.at(self.plan.completion[jobs]).max())
         low = float(peak.at(part.earliest_end).max())
+        master = SequenceMaster(modes_of(part, classes), settings)
+        low = master.least_peak(peak, low, value, _CLOSE)
         exact = Exact(part, classes, settings, lambda line: None, _BEAM)
         return exact.of_peak(peak, value, low)[1]
 

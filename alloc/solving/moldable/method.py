@@ -1,9 +1,12 @@
 """The method of F3.
 
 1. Schedules of lists, and moves in the best of them.
-2. Bounds in numpy: energy in windows for peaks, prices of time for sums.
-3. Where the model of all jobs and hosts is small, CP-SAT on it, from the best schedule.
-4. Large neighbourhoods by CP-SAT until time is up or the gap is closed.
+2. Bounds in numpy: energy in windows and sequences of units for peaks, prices of time for sums.
+3. Where hosts are units of one resource each: packing of hosts for guesses of a peak, exchanges of
+   some hosts, and for up to 62 jobs the listing of all schedules near the bound.
+4. Of peaks, the filling of hosts by CP-SAT for guesses.
+5. Where the model of all jobs and hosts is small, and listing says less, CP-SAT on it.
+6. Large neighbourhoods by CP-SAT until time is up or the gap is closed.
 """
 
 from __future__ import annotations
@@ -42,17 +45,26 @@ _SHARE = 0.94
 _LISTS, _MOVES, _FEW_MOVES, _BOUND, _WHOLE = 0.1, 0.35, 0.13, 0.55, 0.8
 """By when lists, moves in them (few where hosts are packed or exchange jobs later), the bound and
 CP-SAT on all jobs end, as shares of the time."""
-_SEQUENCES, _PACKED, _EXCHANGES, _EXACT = 0.3, 0.45, 0.65, 0.8
+_SEQUENCES, _PACKED = 0.25, 0.33
+_EXCHANGES, _EXCHANGES_OF_PEAKS, _EXACT, _EXACT_OF_PEAKS = 0.65, 0.4, 0.85, 0.5
 """By when the bound of sequences, the packing of hosts, exchanges of hosts and the listing of all
-schedules near the bound end."""
-_ABOVE = (0.04, 0.02, 0.01)
-"""By what shares of the bound packing guesses more: what then is left over is little."""
+schedules near the bound end; of peaks sooner, for hosts are filled then."""
+_FEW_JOBS = 16
+"""Jobs up to which all schedules near the bound are listed at once, as they mostly can be, and up
+to which CP-SAT may prove a peak that could not be listed in time."""
+_ABOVE, _NEARER, _FAILURES = 0.05, 0.3, 10
+"""By what share of the bound the first packing guesses more: what is left over then is little. How
+far nearer to the bound than the best schedule the next one guesses, three quarters of it after each
+that leaves something over, and after how many of these it ends."""
+_SAME = 1e-9
+"""Relative distance of a packed schedule from its guess that counts as none."""
 _MAX_MODES = 1000
 """Modes up to which sequences are searched: beyond, the area says nearly as much."""
 _FILLED, _FILLED_OF_FEW = 0.9, 0.3
 """By when the filling of hosts for guesses of a peak ends; sooner where CP-SAT gets all jobs."""
 _FAILURES_OF_FEW = 3
-"""Guesses that may fail where CP-SAT gets all jobs next: of few jobs it often proves the rest."""
+"""Guesses that may fail of few jobs, or where CP-SAT gets all jobs next: often that proves the
+rest."""
 _PATIENCE, _PATIENCE_SQUARE = 2000, 20
 """Moves in a list without a gain, a second for dozens of jobs, and for each pair of few jobs."""
 _MAX_PLACEMENTS, _MAX_OF_SUMS = 1000, 200
@@ -161,8 +173,14 @@ class _Search:
         return bool(costs.rate.any() or costs.late.any())
 
     @property
-    def _num_placements(self) -> int:
-        return sum(len(way.placements) for ways in self.data.ways for way in ways)
+    def _is_for_cpsat(self) -> bool:
+        """Whether CP-SAT gets all jobs at once: not where listing says more, or they are many."""
+        listed = self.plan is not None and self.classes is not None and not self.data.target.held
+        many = self.data.num_jobs > _FEW_JOBS
+        if listed and (many or self._time_prices is not None):
+            return False
+        most = _MAX_OF_SUMS if self._is_sum and self.plan is not None else _MAX_PLACEMENTS
+        return sum(len(way.placements) for ways in self.data.ways for way in ways) <= most
 
     @property
     def is_closed(self) -> bool:
@@ -182,10 +200,7 @@ class _Search:
         if not self.is_closed:
             self._exact()
         self._fill()
-        most = _MAX_OF_SUMS if self._is_sum and self.plan is not None else _MAX_PLACEMENTS
-        if self._time_prices is not None:
-            most = 0  # what could be listed is proved, and CP-SAT says less of sums
-        if self._num_placements <= most and not self.is_closed:
+        if self._is_for_cpsat and not self.is_closed:
             self._whole()
         if self.plan is None or self.is_closed or self.infeasible:
             return
@@ -237,7 +252,7 @@ class _Search:
             return
         if self.is_closed:
             return
-        few = self._num_placements <= _MAX_PLACEMENTS
+        few = self._is_for_cpsat
         brief = self._by(_FILLED_OF_FEW if few else _FILLED)
         failures = _FAILURES_OF_FEW if few else math.inf
         lower_peak(self.data, self.value, self.bound, brief, self._take, self.report, failures)
@@ -297,14 +312,26 @@ class _Search:
             return
         if level.peaks and not level.is_peak:
             return
+        few = self.data.num_jobs <= _FEW_JOBS
         if level.is_peak:
-            self._pack(classes)
-        prices = self._time_prices
-        exact = Exact(self.data, classes, self._by(_EXACT), self.report)
-        if sum(len(own.hosts) for own in classes) > 1:
-            self._exchange(classes, prices)
-        if self.data.num_jobs > MAX_JOBS or self.is_closed:
+            self._pack(classes, _FAILURES_OF_FEW if few else _FAILURES)
+        before = math.inf
+        if few and not self.is_closed:
+            self._list(classes)
+            before = self.value
+        if self.is_closed:
             return
+        if sum(len(own.hosts) for own in classes) > 1:
+            self._exchange(classes)
+        if not self.is_closed and self.data.num_jobs <= MAX_JOBS and self.value < before:
+            self._list(classes)
+
+    def _list(self, classes: tuple[HostClass, ...]) -> None:
+        """List all schedules within some distance of the bound."""
+        level, prices = self.data.target.level, self._time_prices
+        filled_next = level.is_peak and self.data.num_jobs > _FEW_JOBS
+        brief = self._by(_EXACT_OF_PEAKS if filled_next else _EXACT)
+        exact = Exact(self.data, classes, brief, self.report)
         if prices is None:
             bound, plan = exact.of_peak(level.peaks[0], self.value, self.bound)
         else:
@@ -313,26 +340,30 @@ class _Search:
         self._raise(min(bound, self.value), "recomputed")
         self.report(f"all schedules near the bound: {self.value:g}, bound {self.bound:g}")
 
-    def _pack(self, classes: tuple[HostClass, ...]) -> None:
+    def _pack(self, classes: tuple[HostClass, ...], patience: int) -> None:
         """Fill hosts one after the other for guesses of a peak, a little above the bound."""
         brief, peak = self._by(_PACKED), self.data.target.level.peaks[0]
         packing = Packing(self.data, classes, brief)
         master = SequenceMaster(self._modes, brief)
-        for above in _ABOVE:
-            guess = min(self.bound * (1 + above), self.value)
+        guess, failures = self.bound * (1 + _ABOVE), 0
+        while failures < patience and not brief.time_is_up() and not self.is_closed:
             found = None
             if len(classes) > 1 and len(self._modes.job) <= _MAX_MODES:
                 found = master.prices(np.minimum(self.data.deadline, peak.latest(guess)))
             plan = packing.plan(guess, None if found is None else found[1])
-            if plan is None or self.is_closed:
+            if plan is None:
                 break
             self._take(plan)
+            failures = 0 if value_of(self.data, plan) <= guess * (1 + _SAME) else failures + 1
             self.report(f"packed hosts for {guess:g}: {value_of(self.data, plan):g}")
+            share = 1 - _NEARER * 0.75**failures
+            guess = self.bound + share * (self.value - self.bound)
 
-    def _exchange(self, classes: tuple[HostClass, ...], prices: TimePrices | None) -> None:
+    def _exchange(self, classes: tuple[HostClass, ...]) -> None:
         """Let some hosts at a time deal out their jobs anew."""
         assert self.plan is not None
-        brief = self._by(_EXCHANGES)
+        prices = self._time_prices
+        brief = self._by(_EXCHANGES if prices is not None else _EXCHANGES_OF_PEAKS)
         around = Exchanges(self.data, classes, self.plan, prices, brief, self._take)
         around.run(lambda value: is_within(value, min(self.bound, value), OPTIMALITY_GAP / 2))
         self.report(f"{around.steps} exchanges of hosts: {self.value:g}")

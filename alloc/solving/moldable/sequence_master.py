@@ -30,7 +30,7 @@ _JOBS_EACH = 12
 """Jobs for each such sequence."""
 _CLOSE = 2e-5
 """Relative distance of a proved peak from one not proved at which the search ends."""
-_MOST = 1e4
+_MAX_OF_A_COLUMN = 1e4
 """Bound of every column: sequences of all units are far fewer."""
 
 
@@ -50,7 +50,7 @@ class SequenceMaster:
         self._known: list[dict[tuple[int, ...], None]] = [{} for _ in modes.total]
         self.rounds = 0
 
-    def least_peak(self, peak: Peak, low: float, high: float) -> float:
+    def least_peak(self, peak: Peak, low: float, high: float, close: float = _CLOSE) -> float:
         """Return a value that no schedule's peak goes below, between two; the first one holds.
 
         Parameters
@@ -59,11 +59,12 @@ class SequenceMaster:
             The peak.
         low, high
             A proved value, and that of a schedule.
+        close
+            Relative distance from a value that is not proved at which the search ends.
         """
         deadline = self._modes.data.deadline
-        step = 0.5
-        while high - low > _CLOSE * abs(high):
-            middle = low + step * (high - low)
+        while high - low > close * abs(high):
+            middle = 0.5 * (low + high)
             found = self.prices(np.minimum(deadline, peak.latest(middle)), whole=False)
             if found is None:
                 break
@@ -159,7 +160,7 @@ class _Master:
         self._program.add_columns(
             np.array([cost for cost, _ in columns]),
             np.zeros(len(columns)),
-            np.full(len(columns), _MOST),
+            np.full(len(columns), _MAX_OF_A_COLUMN),
             np.concatenate([[0], np.cumsum(lengths)[:-1]]).astype(np.int32),
             np.array([row for row, _ in entries], dtype=np.int32),
             np.array([value for _, value in entries]),
