@@ -226,7 +226,15 @@ class TestLimits:
                 float(rng.uniform(1e3, 1e5)),
                 tuple(
                     Configuration(
-                        (TaskGroup("w", n, 1000, *(int(a) for a in rng.integers(10, 4001, 2))),),
+                        (
+                            TaskGroup(
+                                "w",
+                                n,
+                                1000,
+                                int(rng.integers(10, 4001)),
+                                int(rng.integers(10, 4001)),
+                            ),
+                        ),
                         rate=float(n ** rng.uniform(0.5, 1.0)),
                     )
                     for n in (1, 2, 4)
