@@ -82,7 +82,7 @@ def place_in_parts(
     bound = best.sign * range_bound(instance, level)
     proof: BoundProof = "recomputed"
     try:
-        if best.counts is not None:
+        if best.counts is not None and not is_within(best.cost, bound, OPTIMALITY_GAP):
             best.offer_counts(with_waiting(problem, level, best.counts))
         report(f"together {best.sign * best.cost:.6g}, bound so far {best.sign * bound:.6g}")
         if limit != "interrupt" and not is_within(best.cost, bound, OPTIMALITY_GAP):

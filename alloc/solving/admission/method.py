@@ -192,7 +192,8 @@ class _Search:
             return bound
         if (weight / step != np.rint(weight / step)).any():
             return bound
-        return step * math.floor(bound / step + 1e-6)
+        # Of very many steps, rounding is a share of their number.
+        return step * math.floor(bound / step * (1 + 1e-12) + 1e-6)
 
     def _by_program(self) -> Outcome[Solution]:
         def run(tried: BuiltModel) -> RawResult:

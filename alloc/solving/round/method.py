@@ -68,7 +68,7 @@ class RoundSolution:
     core
         Number of columns handed to HiGHS last.
     limit
-        Whether a limit, of time or of nodes, stopped the search.
+        What stopped the search early: time, nodes or an interrupt; None: nothing.
     proof
         On whose word the bound is.
     """
@@ -79,7 +79,7 @@ class RoundSolution:
     prices: Array
     price_bound: float
     core: int
-    limit: bool
+    limit: Limit | None
     proof: BoundProof = "recomputed"
 
 
@@ -136,6 +136,7 @@ def optimise_round(
     settings: Settings | None = None,
     prove: bool = False,
     known: float = 0.0,
+    stoppable: bool = False,
 ) -> RoundSolution:
     """Solve a round to a relative gap.
 
@@ -152,17 +153,19 @@ def optimise_round(
     known
         Utility of a solution that the caller has. Only better ones are looked for: where none is
         found, ``x`` is 0 and ``value`` this.
+    stoppable
+        Whether Ctrl-C while HiGHS works ends the search, and what was found is returned.
     """
     settings = settings or Settings()
     num_rows = len(data.rows.names)
     largest = float(data.utility.max(initial=0.0))
     if largest <= 0:
         nothing = np.zeros(len(data.utility))
-        return RoundSolution(nothing, 0.0, 0.0, np.zeros(num_rows), 0.0, 0, False)
+        return RoundSolution(nothing, 0.0, 0.0, np.zeros(num_rows), 0.0, 0, None)
     # Every column fits by itself, so the optimum is at least the largest utility: about 1 here.
     unit = power_of_two(largest)
     scaled = replace(data, utility=data.utility * unit)
-    found = _optimise(scaled, gap, settings, prove, known * unit)
+    found = _optimise(scaled, gap, settings, prove, known * unit, stoppable)
     return replace(
         found,
         value=found.value / unit,
@@ -173,7 +176,7 @@ def optimise_round(
 
 
 def _optimise(
-    data: RoundData, gap: float, settings: Settings, prove: bool, known: float
+    data: RoundData, gap: float, settings: Settings, prove: bool, known: float, stoppable: bool
 ) -> RoundSolution:
     """Solve a round whose largest utility is about 1."""
     priced = PricedRound(data)
@@ -182,9 +185,11 @@ def _optimise(
     # Prices choose the core; where that is all columns, HiGHS' root relaxation has them again.
     if known == 0 and len(data.utility) <= _FIRST_CORE:
         prices = np.zeros(len(data.rows.names))
-        return _solve_core(priced, prices, priced.dual(prices)[0], gap, settings, prove, known)
-    minimum = _dual_minimum(priced, settings)
-    return _solve_core(priced, minimum.multipliers, minimum.value, gap, settings, prove, known)
+        value = priced.dual(prices)[0]
+    else:
+        minimum = _dual_minimum(priced, settings)
+        prices, value = minimum.multipliers, minimum.value
+    return _solve_core(priced, prices, value, gap, settings, prove, known, stoppable)
 
 
 def _without_prices(priced: PricedRound) -> RoundSolution | None:
@@ -196,7 +201,7 @@ def _without_prices(priced: PricedRound) -> RoundSolution | None:
         return None
     value = float(data.utility @ x)
     bound = max(float(priced.count @ best), value)
-    return RoundSolution(x, value, bound, np.zeros(len(data.rows.names)), bound, 0, False)
+    return RoundSolution(x, value, bound, np.zeros(len(data.rows.names)), bound, 0, None)
 
 
 def dual_prices(data: RoundData, settings: Settings | None = None) -> Array:
@@ -244,6 +249,7 @@ def _solve_core(
     settings: Settings,
     prove: bool,
     known: float,
+    stoppable: bool,
 ) -> RoundSolution:
     """Solve growing cores until the answer is proved to the gap or time is up."""
     data = priced.data
@@ -266,7 +272,7 @@ def _solve_core(
         in_core = loss <= reach
         core = int(in_core.sum())
         x, core_bound, core_proof, limit = _solve_columns(
-            priced, in_core, best > reach, base, gap, settings, prove
+            priced, in_core, best > reach, base, gap, settings, prove, stoppable
         )
         found = float(data.utility @ x)
         if found > value:
@@ -289,7 +295,8 @@ def _solve_columns(
     gap: float,
     settings: Settings,
     prove: bool,
-) -> tuple[Array, float, BoundProof, bool]:
+    stoppable: bool,
+) -> tuple[Array, float, BoundProof, Limit | None]:
     """Solve the round over the core's columns; return x, their bound, its proof, and a limit hit.
 
     Classes whose only column in the core is the one they take anyway are fixed to it.
@@ -306,10 +313,15 @@ def _solve_columns(
         free, x, left = np.flatnonzero(in_core), np.zeros(len(base)), data.rows.capacity
     fixed_value = float(data.utility @ x)
     if not len(free):
-        return x, fixed_value, "recomputed", False
+        return x, fixed_value, "recomputed", None
     model = replace(array_model(_restrict(data, free, left)), offset=fixed_value)
     options = SolverOptions(
-        settings.seconds_left(), settings.seed, settings.workers, gap=gap / 2, nodes=settings.nodes
+        settings.seconds_left(),
+        settings.seed,
+        settings.workers,
+        gap=gap / 2,
+        nodes=settings.nodes,
+        stoppable=stoppable,
     )
     if prove:
         raw = solve_small(model, options)
@@ -319,10 +331,10 @@ def _solve_columns(
         raw = highs.solve(model, options)
     if raw.status == "infeasible":
         # It is not: nothing need run. So nothing is proved; the prices' bound stands.
-        return x, np.inf, "none", False
+        return x, np.inf, "none", None
     if raw.values is not None:
         x[free] = np.rint(raw.values)
-    return x, raw.bound, raw.bound_proof, raw.limit is not None
+    return x, raw.bound, raw.bound_proof, raw.limit
 
 
 def _restrict(data: RoundData, columns: np.ndarray, capacity: Array) -> RoundData:
@@ -350,7 +362,7 @@ def solve_round(
     """Solve the first slot of an instance: the method behind ``solve(..., "round")``."""
     data = round_data(instance, objective)
     started = time.perf_counter()
-    answer = optimise_round(data, settings=settings, prove=True)
+    answer = optimise_round(data, settings=settings, prove=True, stoppable=True)
     report(
         f"prices {', '.join(f'{price:.4g}' for price in answer.prices)} prove "
         f"{answer.price_bound:g}; "
@@ -358,10 +370,10 @@ def solve_round(
         f"{time.perf_counter() - started:.3f} s"
     )
     bound, proof = answer.bound, answer.proof
-    limit: Limit | None = "time" if answer.limit else None
+    limit = answer.limit
     conflict = None
     try:
-        allocation = data.allocation(answer.x, exact=True)
+        allocation = data.allocation(answer.x, exact=limit != "interrupt")
         if len(allocation.assignments) < round(answer.x.sum()) and limit is None:
             conflict = data.conflict(answer.x)
     except KeyboardInterrupt:

@@ -42,7 +42,8 @@ def improve(
     bound: float,
     settings: Settings,
     report: Callable[[str], None],
-) -> Allocation:
+    offer: Callable[[Allocation], object],
+) -> None:
     """Improve an allocation until it meets the bound, time is up, or nothing is gained any more.
 
     Parameters
@@ -59,6 +60,8 @@ def improve(
         Time limit and seed.
     report
         Takes a line of progress.
+    offer
+        Takes each better allocation as soon as it is found.
     """
     rng = np.random.default_rng(settings.seed)
     measure = named_objective(objective)
@@ -78,9 +81,10 @@ def improve(
         if changed is not None and (better or new == value):
             # Equal values are taken too: they lead away from where the search stands still.
             allocation, value = changed, new
+            if better:
+                offer(changed)
         misses = 0 if better else misses + 1
     report(f"{rounds} rounds of refilling {_HOSTS} hosts: {start:g} becomes {value:g}")
-    return allocation
 
 
 def _draw_hosts(instance: Instance, allocation: Allocation, rng: np.random.Generator) -> list[int]:

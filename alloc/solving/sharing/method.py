@@ -52,12 +52,14 @@ _CORE = 600
 
 @dataclass
 class _Best:
-    """The best allocation so far."""
+    """The best allocation so far, and the best bound: what an interrupt keeps."""
 
     instance: Instance
     objective: str
     allocation: Allocation | None = None
     value: float = math.nan
+    bound: float | None = None
+    proof: BoundProof = "none"
 
     def offer(self, allocation: Allocation | None) -> bool:
         """Take an allocation if it is better; say whether."""
@@ -86,6 +88,34 @@ def solve_sharing(
     report: Callable[[str], None],
 ) -> Outcome[Solution]:
     """Solve an instance: the method behind ``solve(..., "sharing")``."""
+    best = _Best(instance, objective)
+    if isinstance(warm_start, Allocation) and not verify(instance, warm_start):
+        best.offer(warm_start)
+    try:
+        return _search(instance, objective, settings, best, report)
+    except KeyboardInterrupt:
+        bound = best.bound
+        if bound is None:
+            bound = math.inf if sense_of(objective) == "max" else -math.inf
+        found = None if best.allocation is None else _with_reasons(instance, best.allocation)
+        return Outcome(
+            found,
+            bound,
+            _proof(bound, best.proof),
+            "alloc patterns + HiGHS",
+            highs.version(),
+            "interrupt",
+        )
+
+
+def _search(
+    instance: Instance,
+    objective: str,
+    settings: Settings,
+    best: _Best,
+    report: Callable[[str], None],
+) -> Outcome[Solution]:
+    """Search from the best that is known, and keep there what is found."""
     all_run = objective in PLACES_ALL
     data = sharing_data(instance, aggregate=True, states=objective == "reconfigurations")
     report(
@@ -101,9 +131,7 @@ def solve_sharing(
         return _infeasible(instance, objective, settings)
     bound = round_bound(data, objective, relaxed.bound)
     proof: BoundProof = "recomputed"
-    best = _Best(instance, objective)
-    if isinstance(warm_start, Allocation) and not verify(instance, warm_start):
-        best.offer(warm_start)
+    best.bound, best.proof = bound, proof
     # Where the counts are the problem itself, all patterns are worth the search; else the core is.
     columns = relaxed.columns if data.is_exact else relaxed.core(_CORE)
     complete = data.listed and len(columns) == len(relaxed.columns)
@@ -125,7 +153,7 @@ def solve_sharing(
         claimed = round_bound(data, objective, claimed)
         sharper = min(bound, claimed) if sense_of(objective) == "max" else max(bound, claimed)
         if sharper != bound:
-            bound, proof = sharper, proof_of_claim
+            bound, proof = best.bound, best.proof = sharper, proof_of_claim
     polished = False
     if values is not None and data.is_exact and best.allocation is None:
         # Where counts are the problem itself, only the last of them need be dealt out.
@@ -145,7 +173,7 @@ def solve_sharing(
         if all_run and bound == math.inf:
             return _infeasible(instance, objective, settings)
     if best.allocation is not None and not _is_optimal(best, bound):
-        best.offer(improve(instance, objective, best.allocation, bound, settings, report))
+        improve(instance, objective, best.allocation, bound, settings, report, best.offer)
     if values is not None and data.is_exact and _is_optimal(best, bound) and not polished:
         _polish(data, objective, best, values, settings, report)
     if best.allocation is None:

@@ -19,6 +19,7 @@ from alloc.problems.allocation.instance import Instance, Tenant
 from alloc.problems.allocation.solution import Allocation, Assignment, TaskPlacement
 from alloc.result import Limits
 from alloc.solving import solve
+from alloc.solving.sharing import improvement
 from alloc.solving.sharing.pattern_generation import best_share_pattern
 from alloc.topology import HostType, flat_cluster
 from alloc.verification import verify
@@ -335,3 +336,62 @@ def test_a_false_refusal_of_the_integer_program_is_no_proof(
     assert verify(instance, found.solution) == []
     sign = 1.0 if found.certificate.sense == "min" else -1.0
     assert sign * found.certificate.bound <= sign * true.certificate.objective * (1 + 1e-9)
+
+
+def short_of_cpu() -> Instance:
+    """Return an instance that counts only relax: CPU of single hosts runs out beside idle GPUs."""
+    rng = np.random.default_rng(0)
+    jobs = tuple(
+        one(
+            f"j{j}",
+            weight=float(rng.integers(1, 10)),
+            gpu_milli=int(rng.choice((250, 300, 500, 1000))),
+            cpu_milli=int(rng.integers(1500, 9000)),
+        )
+        for j in range(90)
+    )
+    hosts = flat_cluster("c", HostType("h", 4, "a100", 16_000, 64_000), 12)
+    return Instance("cpu", hosts, jobs)
+
+
+def test_ctrl_c_while_hosts_are_refilled_keeps_what_was_found_and_proved(monkeypatch):
+    """At once, and after the first refill that gained: also what that gained."""
+    instance, original = short_of_cpu(), improvement._refill
+    limits = Limits(seconds=10)
+    gains: list[float] = []
+    # The program of single hosts would take the time of the refills.
+    monkeypatch.setattr("alloc.solving.sharing.method._EXACT_COLUMNS", 0)
+
+    def interrupted(*given):
+        raise KeyboardInterrupt
+
+    def refill(*given):
+        changed = original(*given)
+        value = 0.0 if changed is None else objective("weight_placed").evaluate(instance, changed)
+        if value > first.objective:
+            gains.append(value)
+            monkeypatch.setattr(improvement, "_refill", interrupted)
+        return changed
+
+    monkeypatch.setattr(improvement, "_refill", interrupted)
+    first = solve(instance, "sharing", limits=limits)
+    assert first.certificate.limit == "interrupt"
+    assert first.certificate.bound_proof == "recomputed"
+    monkeypatch.setattr(improvement, "_refill", refill)
+    second = solve(instance, "sharing", warm_start=first.solution, limits=limits)
+    assert second.certificate.limit == "interrupt"
+    assert [second.objective] == gains
+    assert second.objective <= first.bound
+
+
+def test_ctrl_c_before_anything_is_found_keeps_the_warm_start(monkeypatch):
+    def interrupted(*given, **options):
+        raise KeyboardInterrupt
+
+    instance = short_of_cpu()
+    start = solve(instance, "sharing", limits=Limits(seconds=2)).require_solution()
+    monkeypatch.setattr("alloc.solving.sharing.method.relax", interrupted)
+    result = solve(instance, "sharing", warm_start=start)
+    assert result.solution.assignments == start.assignments
+    assert result.certificate.limit == "interrupt"
+    assert solve(instance, "sharing").status == "no_solution"

@@ -22,9 +22,10 @@ from alloc.solving import solve
 from alloc.solving.certify import certify
 from alloc.solving.outcome import Outcome, Settings
 from alloc.solving.round.method import optimise_round, price_bound
+from alloc.topology import flat_cluster
 from alloc.topology.host import Host, HostType
 from alloc.topology.topology import Topology
-from alloc.workload import Job, rigid_gang
+from alloc.workload import Configuration, Job, TaskGroup, rigid_gang
 
 DATA = Path(alloc.__file__).parent / "instances" / "data"
 
@@ -214,6 +215,40 @@ class TestLimits:
         assert certificate.limit == "interrupt"
         assert result.solution is not None
         assert 0 < certificate.bound < certificate.objective
+
+    def test_ctrl_c_in_a_round_keeps_what_its_core_has_found(self):
+        """Three scarce resources, and jobs of which no two are alike: a long search."""
+        rng = np.random.default_rng(1)
+        jobs = tuple(
+            Job(
+                f"j{j}",
+                0.0,
+                float(rng.uniform(1e3, 1e5)),
+                tuple(
+                    Configuration(
+                        (
+                            TaskGroup(
+                                "w",
+                                n,
+                                1000,
+                                int(rng.integers(10, 4001)),
+                                int(rng.integers(10, 4001)),
+                            ),
+                        ),
+                        rate=float(n ** rng.uniform(0.5, 1.0)),
+                    )
+                    for n in (1, 2, 4)
+                ),
+            )
+            for j in range(400)
+        )
+        kind = HostType("large", 300, "a100", 400_000, 400_000)
+        instance = Instance("knapsack", flat_cluster("one", kind, 1), jobs, slot_s=60.0)
+        with ctrl_c_in_highs(incumbent) as sent:
+            result = solve(instance, "round", limits=Limits(seconds=500))
+        assert sent
+        assert result.certificate.limit == "interrupt"
+        assert 0 < result.objective < result.bound
 
     @pytest.mark.parametrize("backend", ["highs", "pyomo", "cpsat"])
     def test_general_solvers_under_a_tiny_limit_say_only_what_they_know(self, small, backend):
