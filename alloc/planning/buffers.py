@@ -47,8 +47,9 @@ _LEAST_STEP = 0.05
 
 # Probability with which all pools together are to keep their goals when another draw judges the
 # next plan: each is sized for its share. Of pools sized by the mean of a draw each holds at even
-# odds by the next one, and of twenty hardly ever all.
-_TOGETHER = 0.9
+# odds by the next one, and of twenty hardly ever all. A plan that misses costs one iteration, hosts
+# that were not needed are paid for: more than even odds for all of them cost small plans a host.
+_TOGETHER = 0.5
 
 # GPUs by which a buffer must be too small to be worth another solve.
 _NOTHING = 0.5

@@ -109,7 +109,8 @@ class PoolFormula:
     def _alone(self, size: int, goal: ServiceGoal, wait_hours: float, known: float) -> float:
         """Return the GPUs with which gangs of one size keep a goal by themselves, `known` or more.
 
-        Of these a pool has room for a whole number at a time, and others only make them wait.
+        Of these a pool has room for a whole number at a time, and others only make them wait. Each
+        runs as long as the next: the wait is half of what it is where run times are exponential.
         """
         if size not in self._alike:
             alike = [stream for stream in self.streams if stream.gpus == size]
@@ -119,7 +120,7 @@ class PoolFormula:
         offered, hours, blocked = self._alike[size]
         servers = int(known / size)
         while servers <= offered or not _is_kept(
-            goal, wait_hours, _waits(servers, offered, blocked), (servers - offered) / hours
+            goal, 2 * wait_hours, _waits(servers, offered, blocked), (servers - offered) / hours
         ):
             servers += 1
         return float(servers * size)
