@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import get_args
 
-from alloc.comparison import Comparison, compare
+from alloc.comparison import Comparison, Entry, compare
 from alloc.comparison.measures import MEASURES
 from alloc.comparison.settings import OPTIMUM
 from alloc.comparison.summaries import Summary
@@ -22,10 +22,11 @@ from alloc.instances.recipes.gangs import moldable
 from alloc.problems.allocation.instance import Instance
 from benchmarks.admission import Shape, queue_of_tables
 from benchmarks.environment import describe_environment
-from benchmarks.stages import SCHEDULERS as OF_STAGES
+from benchmarks.stages import SCHEDULERS
 
 ON_REQUEST = True
 
+OF_STAGES = tuple(Entry(name, options) for name, _, options in SCHEDULERS)
 OF_GANGS = ("fifo", "easy-backfill", "conservative-backfill", "turn-around", "lpt", "srtf")
 """Schedulers of gangs: in order of arrival first, then by size or time."""
 OF_DEADLINES = ("elasticflow", "exact-admission", "chronus", "primal-dual", "mlfs", "edf", "fifo")
@@ -97,7 +98,7 @@ def _stages(seeds: int, seconds: float) -> list[tuple[str, str]]:
 
 def _compared(
     queues: Sequence[Instance],
-    schedulers: Sequence[str],
+    schedulers: Sequence[str | Entry],
     goal: str,
     seconds: float,
     formulation: str,

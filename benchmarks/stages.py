@@ -82,14 +82,14 @@ def gaps(seeds: Sequence[int], seconds: float, move_s: float) -> None:
         print(f"{label:25}  {of:33}  {mean.mean:6.1f}   {interval:14}  {max(found):6.1f}")
 
 
-def main() -> None:
+def main(argv: Sequence[str] | None = None) -> None:
     """Print both tables."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=3, help="how many draws of each")
     parser.add_argument("--seconds", type=float, default=60.0, help="limit of each solve")
     parser.add_argument("--move-s", type=float, default=0.0, help="time that GPUs take to move")
     parser.add_argument("--table", choices=("proofs", "gaps"), help="only this one")
-    chosen = parser.parse_args()
+    chosen = parser.parse_args(argv)
     if chosen.table != "gaps":
         proofs(range(chosen.seeds), chosen.seconds)
     if chosen.table != "proofs":

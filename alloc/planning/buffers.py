@@ -45,12 +45,6 @@ from alloc.problems.right_sizing.problem import PlanningProblem
 # which capacity is measured say: any part makes the model add a host.
 _LEAST_STEP = 0.05
 
-# Probability with which all pools together are to keep their goals when another draw judges the
-# next plan: each is sized for its share. Of pools sized by the mean of a draw each holds at even
-# odds by the next one, and of twenty hardly ever all. A plan that misses costs one iteration, hosts
-# that were not needed are paid for: more than even odds for all of them cost small plans a host.
-_TOGETHER = 0.5
-
 # GPUs by which a buffer must be too small to be worth another solve.
 _NOTHING = 0.5
 
@@ -112,9 +106,8 @@ def learn(
     """Correct the formula by a replay, and set the buffers of the pools of the plan.
 
     Measured is what the replayed regimes of a pool require if a goal was missed there, or if the
-    pool keeps a buffer; the largest counts. Each pool is given what keeps its goals by other draws
-    too, with such a probability that all pools keep theirs with `_TOGETHER`. A pool without a
-    buffer that held requires no more than it had, nor does any pool once all goals hold.
+    pool keeps a buffer; the largest counts. A pool without one that held requires no more than it
+    had.
 
     Parameters
     ----------
@@ -135,13 +128,11 @@ def learn(
         by it too: other draws may be kinder, and the next verdict is by another one.
     """
     seen = [one for _, measured in replayed for one in measured]
-    all_hold = bool(seen) and all(one.holds for one in seen)
-    knowledge.held |= all_hold
+    knowledge.held |= bool(seen) and all(one.holds for one in seen)
     by_pool: dict[Pool, list[tuple[Operation, Sequence[Measured]]]] = defaultdict(list)
     for operation, measured in replayed:
         if operation.has_goal:
             by_pool[operation.pool].append((operation, measured))
-    level = _TOGETHER ** (1 / max(len(by_pool), 1))
     to_measure: dict[Pool, list[ToMeasure]] = {}
     for pool, found in by_pool.items():
         has_missed = not all(m.holds for _, measured in found for m in measured)
@@ -151,22 +142,18 @@ def learn(
             for operation, _ in found
         )
         if has_missed or is_asked:
-            # Where all goals hold, no regime requires more than it has, whatever other draws say:
+            # Where the goals hold, no regime requires more than it has, whatever other draws say:
             # the next plan costs no more on account of what was replayed.
             has = min(ratio(operation, operation.gpus) for operation, _ in found)
+            most = math.inf if has_missed else has
             to_measure[pool] = []
             for operation, measured in found:
                 missed = not all(one.holds for one in measured)
-                most = has if all_hold else math.inf
-                if not all_hold and all(one.holds_again(level) for one in measured):
-                    # Nor does this one, and if another requires more, it need not be measured.
-                    most = ratio(operation, operation.gpus)
                 # More than it had when it missed, whatever the draws say.
                 step = _LEAST_STEP * max(operation.hosts, default=1)
                 least = ratio(operation, operation.gpus + step) if missed else 0.0
-                to_measure[pool].append(ToMeasure(operation, SIZING, least, most, level))
-                if missed:
-                    to_measure[pool].append(ToMeasure(operation, draw, least, most))
+                for by in (SIZING, draw) if missed else (SIZING,):
+                    to_measure[pool].append(ToMeasure(operation, by, least, most))
         elif all(measured for _, measured in found):
             has = min(ratio(operation, operation.gpus) for operation, _ in found)
             knowledge.correct(pool, min(knowledge.correction(pool), has))

@@ -4,9 +4,7 @@ Twice: by a formula, which knows every pool at once, and by simulation, which is
 different sizes wait in one queue. The number of GPUs busy, were there no limit, has the mean of the
 load and a variance larger by ``z``, the mean gang weighted by load: its peakedness. Hayward's
 approximation [1]_ [2]_ takes R GPUs for ``R / z`` servers that ``load / z`` is offered to; Erlang's
-formula then says how long jobs wait [3]_, until the mean gang finds its GPUs free. A class whose
-gang is larger has to find as many more. A pool also has to have the GPUs of its largest gang, and
-those with which the gangs of each size would keep their goal by themselves: a whole number of them.
+formula then says how long jobs wait [3]_. A pool also has to have the GPUs of its largest gang.
 
 References
 ----------
@@ -42,8 +40,6 @@ SIZING = 0
 # Parts of a host to which capacity is measured. Finer is beyond what the draws say: in a pool of
 # three hosts of eight GPUs, two GPUs are a twelfth.
 _PARTS = 4
-# Part of the load to which it is measured where that is more: draws differ by more than that.
-_PART_OF_LOAD = 0.01
 # With two thousand hosts more, in parts, a pool that misses its goals is not short of hosts.
 _MAX_DOUBLINGS = 12
 # The formula is known to a host or two; a thousandth of the load, or of the largest gang where the
@@ -71,8 +67,6 @@ class PoolFormula:
         self._offered = self.load / self._peakedness
         self._blocked = [1.0]
         """Erlang B of the load for 0, 1, ... servers, as far as it was asked for."""
-        self._alike: dict[int, tuple[float, float, list[float]]] = {}
-        """Of gangs of one size how many run on average, their mean hours, and Erlang B."""
 
     def _mean(self, values: Sequence[float], loads: Sequence[float]) -> float:
         return math.fsum(map(operator.mul, values, loads)) / self.load
@@ -101,29 +95,7 @@ class PoolFormula:
         while high - low > _ACCURACY * max(load, gang):
             middle = (low + high) / 2
             low, high = (low, middle) if self._keeps(goal, wait_hours, middle) else (middle, high)
-        sizes = {s.gpus for s in self.streams if s.job_class.name == job_class.name}
-        # The formula is about when the mean gang finds its GPUs free; a larger one needs more.
-        high += max(max(sizes) - self._peakedness, 0.0)
-        return max(high, gang, *(self._alone(size, goal, wait_hours, high) for size in sizes))
-
-    def _alone(self, size: int, goal: ServiceGoal, wait_hours: float, known: float) -> float:
-        """Return the GPUs with which gangs of one size keep a goal by themselves, `known` or more.
-
-        Of these a pool has room for a whole number at a time, and others only make them wait. Each
-        runs as long as the next: the wait is half of what it is where run times are exponential.
-        """
-        if size not in self._alike:
-            alike = [stream for stream in self.streams if stream.gpus == size]
-            loads = [stream.load for stream in alike]
-            hours = math.fsum(map(operator.mul, (s.hours for s in alike), loads)) / math.fsum(loads)
-            self._alike[size] = math.fsum(loads) / size, hours, [1.0]
-        offered, hours, blocked = self._alike[size]
-        servers = int(known / size)
-        while servers <= offered or not _is_kept(
-            goal, 2 * wait_hours, _waits(servers, offered, blocked), (servers - offered) / hours
-        ):
-            servers += 1
-        return float(servers * size)
+        return max(high, gang)
 
     def _keeps(self, goal: ServiceGoal, wait_hours: float, gpus: float) -> bool:
         """Return whether a goal holds with so many servers, which need not be whole (M/M/c)."""
@@ -134,14 +106,10 @@ class PoolFormula:
         whole, part = int(servers), servers - int(servers)
         waits = math.pow(_waits(whole, offered, self._blocked), 1 - part)
         waits *= math.pow(max(_waits(whole + 1, offered, self._blocked), 1e-300), part)
-        return _is_kept(goal, wait_hours, waits, (servers - offered) / self._hours)
-
-
-def _is_kept(goal: ServiceGoal, wait_hours: float, waits: float, drain_per_hour: float) -> bool:
-    """Return whether a goal holds, by what part of the jobs wait and how fast a queue drains."""
-    if goal.fraction is None:
-        return waits / drain_per_hour <= wait_hours
-    return waits * math.exp(-drain_per_hour * wait_hours) <= 1 - goal.fraction
+        drain_per_hour = (servers - offered) / self._hours
+        if goal.fraction is None:
+            return waits / drain_per_hour <= wait_hours
+        return waits * math.exp(-drain_per_hour * wait_hours) <= 1 - goal.fraction
 
 
 def formula_gpus(streams: Sequence[Stream], job_class: JobClass) -> float:
@@ -200,18 +168,13 @@ def ratio(operation: Operation, gpus: float) -> float:
 
 
 def measured_gpus(
-    operation: Operation,
-    settings: ReplaySettings,
-    guess: float,
-    draw: int = SIZING,
-    level: float | None = None,
+    operation: Operation, settings: ReplaySettings, guess: float, draw: int = SIZING
 ) -> int:
     """Return the fewest GPUs with which the goals of a pool hold in simulation.
 
-    Found by steps from a guess that double, then by bisection, to a part of a host or of the load;
-    every trial replays the same jobs on more or fewer of the pool's largest hosts, the last of
-    which may be a part of one: what is required of a host holds for other loads too, whole hosts
-    are what a plan makes of it.
+    Found by steps from a guess that double, then by bisection; every trial replays the same jobs on
+    more or fewer of the pool's largest hosts, the last of which may be a part of one: what is
+    required of a host holds for other loads too, whole hosts are what a plan makes of it.
 
     Parameters
     ----------
@@ -223,9 +186,6 @@ def measured_gpus(
         GPUs from which to search, as from `formula_gpus`.
     draw
         Draw of arrivals and run times.
-    level
-        As `holds` has it. Where run times vary, the last doubt may be about them and not about
-        hosts: where no number of hosts is enough for it, the mean decides.
 
     Raises
     ------
@@ -235,24 +195,21 @@ def measured_gpus(
     """
     part, others = _parts(operation)
 
-    def does(count: int) -> bool:
-        return holds(_with_gpus(operation, count * part + others), settings, draw, level)
+    def with_parts(count: int) -> Operation:
+        return _with_gpus(operation, count * part + others)
 
     # Fewer than carry the load cannot do.
     least = max(math.ceil((operation.load - others) / part), 1)
     high = max(math.ceil((guess - others) / part), least)
-    grain = max(int(_PART_OF_LOAD * operation.load / part), 1)
-    low, step = least - 1, grain
-    if does(high):
-        while high - step > low and does(high - step):
+    low, step = least - 1, 1
+    if holds(with_parts(high), settings, draw):
+        while high - step > low and holds(with_parts(high - step), settings, draw):
             high, step = high - step, 2 * step
         low = max(high - step, low)
     else:
         low = high
-        while not does(low + step):
+        while not holds(with_parts(low + step), settings, draw):
             low, step = low + step, 2 * step
-            if step > 2**_MAX_DOUBLINGS and level is not None:
-                return measured_gpus(operation, settings, guess, draw)
             if step > 2**_MAX_DOUBLINGS:
                 missed = [
                     m.job_class for m in replay(operation, settings, draw=draw) if not m.holds
@@ -263,18 +220,14 @@ def measured_gpus(
                     "another scheduler or goal, or replay more jobs if run times vary."
                 )
         high = low + step
-    while high - low > grain:
+    while high - low > 1:
         middle = (low + high) // 2
-        low, high = (low, middle) if does(middle) else (middle, high)
+        low, high = (low, middle) if holds(with_parts(middle), settings, draw) else (middle, high)
     return high * part + others
 
 
 def holds_with(
-    operation: Operation,
-    settings: ReplaySettings,
-    gpus: float,
-    draw: int = SIZING,
-    level: float | None = None,
+    operation: Operation, settings: ReplaySettings, gpus: float, draw: int = SIZING
 ) -> bool:
     """Return whether the goals of a pool hold with no more than so many GPUs.
 
@@ -288,14 +241,12 @@ def holds_with(
         GPUs, rounded down to what `measured_gpus` tries.
     draw
         Draw of arrivals and run times.
-    level
-        As `holds` has it.
     """
     part, others = _parts(operation)
     count = math.floor((gpus - others) / part + 1e-9)
     if count < 1 or count * part + others < operation.load:
         return False
-    return holds(_with_gpus(operation, count * part + others), settings, draw, level)
+    return holds(_with_gpus(operation, count * part + others), settings, draw)
 
 
 def _parts(operation: Operation) -> tuple[int, int]:
@@ -317,38 +268,18 @@ def _with_gpus(operation: Operation, gpus: int) -> Operation:
     return dataclasses.replace(operation, hosts=hosts)
 
 
-def holds(
-    operation: Operation,
-    settings: ReplaySettings,
-    draw: int = SIZING,
-    level: float | None = None,
-) -> bool:
-    """Return whether the goals of a pool hold, as a verdict says it.
-
-    Parameters
-    ----------
-    operation, settings
-        The pool, and how it is replayed.
-    draw
-        Draw of arrivals and run times.
-    level
-        Probability with which they have to hold by other draws too; None: they hold by these.
-    """
-    found = replay(operation, settings, draw=draw, level=level)
-    return all(one.holds if level is None else one.holds_again(level) for one in found)
+def holds(operation: Operation, settings: ReplaySettings, draw: int = SIZING) -> bool:
+    """Return whether the goals of a pool hold, as a verdict says it."""
+    return all(found.holds for found in replay(operation, settings, draw=draw))
 
 
 class ToMeasure(NamedTuple):
-    """A regime of a pool, a draw, and the ratios between which what it requires is taken.
-
-    With a level the goals are to hold by other draws too, as `holds` has it.
-    """
+    """A regime of a pool, a draw, and the ratios between which what it requires is taken."""
 
     operation: Operation
     draw: int
     least: float
     most: float
-    level: float | None = None
 
 
 def measured_ratios(
@@ -383,10 +314,9 @@ def _measured_ratio(guess: float, regimes: Sequence[ToMeasure], settings: Replay
         if largest >= one.most:
             continue
         known = corrected(operation.streams, formula, largest)
-        is_known = largest and largest >= one.least
-        if is_known and holds_with(operation, settings, known, one.draw, one.level):
+        if largest >= one.least and largest and holds_with(operation, settings, known, one.draw):
             continue
         start = corrected(operation.streams, formula, max(guess, largest, one.least))
-        required = ratio(operation, measured_gpus(operation, settings, start, one.draw, one.level))
+        required = ratio(operation, measured_gpus(operation, settings, start, one.draw))
         largest = max(largest, min(required, one.most), one.least)
     return largest

@@ -10,9 +10,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import stdtrit
 
-from alloc.comparison.intervals import CONFIDENCE, Interval, mean_interval
+from alloc.comparison.intervals import Interval, mean_interval
 from alloc.errors import worker_deaths
 from alloc.planning.gang_queue import start_times
 from alloc.planning.pools import Operation, Pool, Regime
@@ -127,31 +126,6 @@ class Measured:
             return high <= self.wanted or low > self.wanted
         return low >= self.wanted or high < self.wanted
 
-    def holds_again(self, level: float) -> bool:
-        """Return whether the goal holds in another replay of as many replications, as far as known.
-
-        By the prediction interval of the mean of new replications, Student's, with one end [1]_.
-
-        Parameters
-        ----------
-        level
-            Probability of it that is asked for, above 0 and below 1; at a half the mean decides.
-
-        References
-        ----------
-        .. [1] G. J. Hahn, W. Q. Meeker, *Statistical Intervals*, 1991, chapter 4.
-        """
-        low, high, mean, count = self.value.low, self.value.high, self.value.mean, self.value.count
-        if low is None or high is None:
-            return self.holds
-        # The other end of a share may be cut off at 1.
-        half = high - mean if self.in_hours else mean - low
-        errors = stdtrit(count - 1, level) / stdtrit(count - 1, (1 + CONFIDENCE) / 2)
-        margin = math.sqrt(2) * half * float(errors)
-        if self.in_hours:
-            return mean + margin <= self.wanted
-        return mean - margin >= self.wanted
-
 
 Floats = npt.NDArray[np.float64]
 Waits = Mapping[str, Floats]
@@ -159,7 +133,7 @@ Waits = Mapping[str, Floats]
 
 
 def replay(
-    operation: Operation, settings: ReplaySettings, *, draw: int = 0, level: float | None = None
+    operation: Operation, settings: ReplaySettings, *, draw: int = 0
 ) -> tuple[Measured, ...]:
     """Return what every class with a goal met in a pool, class by class.
 
@@ -174,10 +148,6 @@ def replay(
         How it is replayed.
     draw
         Which draw of arrivals and run times, 0 or more; draws are independent of each other.
-    level
-        Replications go on until a goal surely does not hold, or all would hold in another replay
-        too with this probability (`Measured.holds_again`); after the first batch alone that may be
-        luck. None: until goals surely hold or do not.
 
     Raises
     ------
@@ -202,13 +172,7 @@ def replay(
         ]
         found = _judged(operation, runs)
         # One goal that is surely missed decides for the pool.
-        if any(m.is_sure and not m.holds for m in found):
-            break
-        if level is None:
-            is_decided = all(m.is_sure for m in found)
-        else:
-            is_decided = batch > 0 and all(m.holds_again(level) for m in found)
-        if is_decided:
+        if all(m.is_sure for m in found) or any(m.is_sure and not m.holds for m in found):
             break
     return found
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from typing import Any
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -17,6 +18,7 @@ from alloc.schedulers import make_scheduler
 from alloc.simulation import simulate
 from alloc.verification.placement import check_assignment, plain_assignments
 from alloc.verification.time import check_runs, check_times
+from alloc.verification.violation import Violation
 
 relaxed = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
@@ -33,7 +35,7 @@ def broken(run: Run, how: int) -> Run:
         5: (dataclasses.replace(task, count=10**30), *run.tasks[1:]),
         6: (dataclasses.replace(task, count=-1), *run.tasks),
     }
-    changes = {
+    changes: dict[int, dict[str, Any]] = {
         7: {"job": "nobody"},
         8: {"configuration": run.configuration + 1},
         9: {"configuration": -1},
@@ -79,12 +81,12 @@ def test_at_once_is_one_by_one(
     known = [run for run, k in zip(runs, columns.kind.tolist(), strict=True) if k >= 0]
     columns = RunColumns(instance, known)
     running = {assignment.job: assignment for assignment in instance.running}
-    expected = []
+    expected: list[Violation] = []
     for job in instance.jobs:
         own = sorted([run for run in known if run.job == job.id], key=lambda run: run.start_s)
         expected += check_runs(instance, job, own, running.get(job.id))
-    found = check_times(instance, known, columns, {}, {})
-    assert [str(v) for v in found] == [str(v) for v in expected]
+    told = check_times(instance, known, columns, {}, {})
+    assert [str(v) for v in told] == [str(v) for v in expected]
     single, ends_s = ends_of_single_runs(instance, columns)
     for k, end_s in zip(single.tolist(), ends_s.tolist(), strict=True):
         found = follow(jobs[known[k].job], [known[k]], None, instance.downtime).completion_s

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import random
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -68,7 +69,7 @@ def stream(rng: random.Random) -> Instance:
     """Return jobs that start and end, many of one kind, at times that often coincide."""
     topology = cluster(rng)
     pool = HostPool(topology)
-    tables = []
+    tables: list[tuple[Configuration, ...]] = []
     while len(tables) < rng.randint(1, 4):
         table = tuple(gang(rng, topology) for _ in range(rng.choice((1, 1, 3))))
         able = [pool.place(c) is not None for c in table]
@@ -131,7 +132,7 @@ def test_classes_of_hosts_place_as_hosts_do(rng: random.Random) -> None:
     classes._max_classes = rng.choice((3, 1000))  # what is dropped is looked at anew
     wanted = [gang(rng, topology) for _ in range(rng.randint(1, 6))]
     gangs = [classes.gang(configuration) for configuration in wanted]
-    standing = []
+    standing: list[Any] = []
     for _ in range(rng.randint(1, 60)):
         if standing and rng.random() < 0.4:
             k, tasks, placed = standing.pop(rng.randrange(len(standing)))

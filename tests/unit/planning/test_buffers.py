@@ -12,7 +12,6 @@ from pools import FILLER, GANG, QUICK, SHORT, pool, problem
 
 from alloc.planning import capacity
 from alloc.planning.buffers import (
-    _TOGETHER,
     Knowledge,
     learn,
     priced,
@@ -82,11 +81,7 @@ def test_a_pool_that_missed_is_given_what_it_requires(missed: Operation) -> None
     """Whatever its mix: what the model sets aside and the buffer make the hosts that hold."""
     knowledge = learned(missed)
     given = reserved_gpus(problem(), missed) + kept(knowledge, missed)
-    # Other draws are to be kept too, and those by which it missed.
-    needed = max(
-        measured_gpus(missed, QUICK, given, draw, level)
-        for draw, level in ((0, _TOGETHER), (1, None))
-    )
+    needed = max(measured_gpus(missed, QUICK, given, draw) for draw in (0, 1))
     assert given > missed.gpus
     assert needed - 1e-6 <= given <= max(needed, missed.gpus + 8) + 1e-6
     assert knowledge.measured == {missed.pool}
@@ -144,7 +139,7 @@ def test_a_pool_that_holds_with_a_buffer_gives_back_what_it_does_not_need() -> N
     learn(knowledge, problem(), {key("short")}, [roomy], replayed, QUICK)
     assert knowledge.measured == {roomy.pool}
     given = reserved_gpus(problem(), roomy) + kept(knowledge, roomy)
-    needed = measured_gpus(roomy, QUICK, 24.0, level=_TOGETHER)
+    needed = measured_gpus(roomy, QUICK, 24.0)
     assert given <= max(needed, reserved_gpus(problem(), roomy)) < roomy.gpus
 
 

@@ -388,9 +388,9 @@ def test_no_plan_is_judged_by_the_draws_that_it_was_made_by(
         judged.append(draw)
         return replay_all(*given, draw=draw)  # type: ignore[arg-type]
 
-    def size(*given: object, draw: int, level: float | None = None) -> object:
+    def size(*given: object, draw: int) -> object:
         sized.append(draw)
-        return replay(*given, draw=draw, level=level)  # type: ignore[arg-type]
+        return replay(*given, draw=draw)  # type: ignore[arg-type]
 
     monkeypatch.setattr("alloc.planning.loop.replay_all", judge)
     monkeypatch.setattr("alloc.planning.capacity.replay", size)
