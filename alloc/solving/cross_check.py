@@ -21,6 +21,9 @@ from alloc.formulation import ArrayModel, BuiltModel, ProvedInfeasible, RawResul
 from alloc.solving.outcome import Outcome, Settings
 from alloc.solving.refinement import Question, solve_refined
 
+_AGREE = 2 * OPTIMALITY_GAP
+"""Relative difference of a value from HiGHS's bound up to which that confirms it: HiGHS may stop at
+the gap, and keeps rows within a tolerance of the same size."""
 _SECONDS = 1.0
 """For building, and for HiGHS, at most; a model with so few entries takes a hundredth of it."""
 
@@ -99,7 +102,7 @@ def cross_checked(
         # Two words, of which the weaker is safe; where both prove the value, the sharper will do.
         weaker, sharper = (min, max) if measure.sense == "min" else (max, min)
         if beats(value, outcome.bound, measure.sense) or not is_within(
-            value, raw.bound, OPTIMALITY_GAP
+            value, raw.bound, _AGREE
         ):
             return replace(outcome, solution=best, bound=weaker(raw.bound, outcome.bound))
         return replace(
