@@ -67,7 +67,7 @@ def test_two_words_that_differ_leave_the_weaker_bound(monkeypatch):
 
 
 def test_a_bound_at_the_edge_of_the_gap_confirms(monkeypatch):
-    """HiGHS may stop at the gap, and then be a rounding away from it: no optimum is lost to that."""
+    """HiGHS may stop at the gap, and then be a rounding away: no optimum is lost to that."""
 
     def near(model, options):
         raw = highs.solve(model, options)
