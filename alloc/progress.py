@@ -6,8 +6,9 @@ Objectives, checker, simulator and report all use it, so that they cannot disagr
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import numpy as np
 import numpy.typing as npt
@@ -54,6 +55,9 @@ class Progress:
 NEVER = Downtime(())
 """No host is ever down."""
 
+NO_DELAYS: Mapping[float, float] = MappingProxyType({})
+"""No GPU takes time to move."""
+
 
 def same_place(a: Sequence[TaskPlacement], b: Sequence[TaskPlacement]) -> bool:
     """Return whether two placements put the same tasks on the same hosts."""
@@ -66,7 +70,7 @@ def follow(
     runs: Sequence[Run],
     running: Assignment | None = None,
     downtime: Downtime = NEVER,
-    delay_s: float = 0.0,
+    delays: Mapping[float, float] = NO_DELAYS,
     factors: Sequence[float] = (),
 ) -> Progress:
     """Follow the runs of a job, in order of time, and return what they achieve.
@@ -86,8 +90,9 @@ def follow(
         What the job ran until the start of the instance, if it did.
     downtime
         When hosts are down.
-    delay_s
-        Time without progress at its first start, seconds, while GPUs move to it.
+    delays
+        Time without progress while GPUs move to it, by the start of the run that takes them,
+        seconds.
     factors
         Speed of each run as a fraction of its configuration's; empty: 1.
     """
@@ -107,7 +112,7 @@ def follow(
         )
         if not seamless:
             pause_left = job.restart_cost_s if started else 0.0
-            pause_left, delay_s = pause_left + delay_s, 0.0
+            pause_left += delays.get(run.start_s, 0.0)
             restarts += started
             saved_left, worked_s = left, 0.0
         started = True
@@ -150,7 +155,7 @@ def progress_of(instance: Instance, schedule: Schedule) -> dict[str, Progress]:
             schedule.runs_of.get(job.id, ()),
             running.get(job.id),
             instance.downtime,
-            delays.get(job.id, 0.0),
+            delays.get(job.id, NO_DELAYS),
         )
         for job in instance.unfolded.jobs
     }

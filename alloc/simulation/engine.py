@@ -127,11 +127,13 @@ class Engine:
 
     @property
     def is_plain(self) -> bool:
-        """Whether jobs come in continuous time: no stages, outages, tenants or errors in rates.
+        """Whether nothing has happened yet and jobs only come, run and go, in continuous time.
 
-        Nor do GPUs take time to move.
+        There are no stages, outages, tenants or errors in rates, and GPUs take no time to move.
         """
         instance = self.instance
+        if len(self._arrivals) < len(instance.jobs):
+            return False
         special = instance.outages or instance.running or instance.tenants or self.executors
         timed = instance.slot_s is not None or self._forecast.speeds_vary
         return self._staged is None and not special and not timed

@@ -180,7 +180,7 @@ class Simulation:
         SimulationError
             If a decision breaks a rule, or the scheduler fails or stalls.
         """
-        if (stream := stream_of(self._engine, policy)) is not None:
+        if not self._over and (stream := stream_of(self._engine, policy)) is not None:
             self._over = True
             with collector_paused():
                 stream.run()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from functools import partial
 
-from alloc.problems.allocation.slowdown import Neighbours, factor, neighbours
+from alloc.problems.allocation.slowdown import Neighbours, factor, neighbours, sharing
 from alloc.problems.allocation.solution import Assignment
 from alloc.schedulers.state import Decision
 from alloc.simulation.engine import Engine
@@ -152,9 +152,10 @@ def _apply(engine: Engine, decision: Decision, now_s: float) -> None:
 
 def _neighbours(engine: Engine, decision: Decision) -> dict[str, Neighbours]:
     """Return who shares GPUs with whom in the coming slot; nobody where that costs nothing."""
-    if not engine.instance.interference:
+    instance = engine.instance
+    if not instance.interference:
         return {}
-    return neighbours({assignment.job: assignment.tasks for assignment in decision.assign})
+    return neighbours({given.job: sharing(instance, given) for given in decision.assign})
 
 
 def _fail(live: LiveJob, now_s: float) -> None:

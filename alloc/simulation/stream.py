@@ -65,13 +65,18 @@ class Stream:
         KeyboardInterrupt
             On Ctrl-C; the record is that of what happened until then.
         """
-        engine = self._engine
+        interrupt: KeyboardInterrupt | None = None
         try:
             stopped_s = self._loop()
-        except KeyboardInterrupt:
-            self._record(engine.end_s)
-            raise
-        self._record(stopped_s)
+        except KeyboardInterrupt as error:
+            stopped_s, interrupt = self._engine.end_s, error
+        try:
+            self._record(stopped_s)
+        except KeyboardInterrupt as error:  # all has happened: the rest is entered
+            interrupt = error
+            self._record(stopped_s)
+        if interrupt is not None:
+            raise interrupt
 
     def _loop(self) -> float:
         """Run event by event; return when it is over, infinite if all jobs are complete."""
@@ -144,20 +149,21 @@ class Stream:
         return math.inf
 
     def _record(self, stopped_s: float) -> None:
-        """Enter in the engine's record what happened until a time, seconds."""
+        """Enter in the engine's record what happened until a time, seconds; or the rest of it."""
         record = self._engine.record
         jobs, runs = self._engine.instance.jobs, record.runs
-        ends: dict[str, float | None] = {}
-        begun: dict[str, float | None] = {}
+        ends, begun = record.completion_s, record.start_s
         starts = self._starts
         starts.sort(reverse=True)
+        if runs and starts and runs[-1].job == jobs[starts[-1][0]].id:
+            starts.pop()  # it was entered when Ctrl-C came
         while starts:  # each is let go of once it is a run
-            j, c, start_s, end_s, completion_s, placed = starts.pop()
+            j, c, start_s, end_s, completion_s, placed = starts[-1]
             job = jobs[j]
-            if job.work_done > 0:
-                record.restarts += 1
             if stopped_s <= start_s:
-                continue  # stopped by what happened at its start: no run at all
+                starts.pop()  # stopped by what happened at its start: no run at all
+                record.restarts += job.work_done > 0
+                continue
             # Equal placements are one object, as there are so many.
             one = len(placed) == 1
             tasks = placed[0].tasks if one else tuple([stand.task for stand in placed])
@@ -169,7 +175,9 @@ class Stream:
                 ends[job.id] = completion_s
             begun[job.id] = start_s
             runs.append(run)
-        record.completion_s, record.start_s, record.is_sorted = ends, begun, True
+            starts.pop()
+            record.restarts += job.work_done > 0
+        record.is_sorted = True
 
 
 def stream_of(engine: Engine, policy: Scheduler) -> Stream | None:

@@ -126,5 +126,5 @@ def check_schedule(instance: Instance, schedule: Schedule, columns: RunColumns) 
     found += [*check_capacity(instance, runs, columns), *check_affinities(instance, runs)]
     found += check_outages(instance, runs)
     if asked is not instance:
-        found += check_precedence(asked, schedule)
+        found += check_precedence(asked, replace(schedule, runs=runs))
     return found

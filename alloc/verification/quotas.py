@@ -22,7 +22,7 @@ def check_quotas(instance: Instance, runs: Sequence[Run]) -> Iterator[Violation]
     if not instance.tenants:
         return
     tenants = {tenant.name: k for k, tenant in enumerate(instance.tenants)}
-    held = [run for run in runs if instance.job(run.job).tenant in tenants] if tenants else []
+    held = [run for run in runs if instance.job(run.job).tenant in tenants]
     if not held:
         return
     owner = np.array([tenants[instance.job(run.job).tenant or ""] for run in held])

@@ -6,19 +6,25 @@ import dataclasses
 import math
 from typing import Any
 
+import numpy as np
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from strategies import instances, runnable
 
 from alloc.problems.allocation.instance import Instance
 from alloc.problems.allocation.run_columns import RunColumns
-from alloc.problems.allocation.solution import Assignment, Run
+from alloc.problems.allocation.solution import Assignment, Run, Schedule, TaskPlacement
 from alloc.progress import ends_of_single_runs, follow
 from alloc.schedulers import make_scheduler
 from alloc.simulation import simulate
+from alloc.topology import HostType, flat_cluster
+from alloc.verification import verify
 from alloc.verification.placement import check_assignment, plain_assignments
 from alloc.verification.time import check_runs, check_times
 from alloc.verification.violation import Violation
+from alloc.workload import Configuration, Job, TaskGroup
+from alloc.workload.stages import Stage
 
 relaxed = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
@@ -91,3 +97,33 @@ def test_at_once_is_one_by_one(
     for k, end_s in zip(single.tolist(), ends_s.tolist(), strict=True):
         found = follow(jobs[known[k].job], [known[k]], None, instance.downtime).completion_s
         assert found == (None if math.isnan(end_s) else end_s)
+
+
+PAIR = Configuration((TaskGroup("worker", 2, 1000),), 1.0)
+BOX = flat_cluster("two", HostType("h", 3, "v100", 8000, 0), 2)
+
+
+@pytest.mark.parametrize("count", [2, 2.0, np.int64(2), np.float64(2.0)])
+@pytest.mark.parametrize("others", [(), (10**30,)])
+def test_counts_of_every_kind_of_number_take_room(count: Any, others: tuple[int, ...]) -> None:
+    """Also beside one so large that all of them are looked at as objects."""
+    jobs = tuple(Job(f"j{k}", 0.0, 5.0, (PAIR,)) for k in range(3))
+    full, other = (host.id for host in BOX.hosts)
+    placed = [(full, count), (full, count), *[(other, count) for count in others]]
+    runs = tuple(
+        Run(f"j{k}", 0, 0.0, 5.0, (TaskPlacement(host, "worker", number),))
+        for k, (host, number) in enumerate(placed)
+    )
+    found = verify(Instance("full", BOX, jobs), Schedule(runs))
+    assert (full, "gpu_milli", 1000) in {(*v.ids, v.amount) for v in found}
+
+
+@pytest.mark.parametrize("configuration", [-1, 1])
+def test_a_stage_in_an_unknown_configuration_is_refused(configuration: int) -> None:
+    """It has not run at all for the stages after it."""
+    stages = (Stage("a", 5.0, (PAIR,)), Stage("b", 5.0, (PAIR,), ("a",)))
+    instance = Instance("staged", BOX, (Job("j", 0.0, stages=stages),))
+    tasks = (TaskPlacement(BOX.hosts[0].id, "worker", 2),)
+    runs = (Run("j/a", configuration, 0.0, 5.0, tasks), Run("j/b", 0, 5.0, 10.0, tasks))
+    codes = [v.code for v in verify(instance, Schedule(runs))]
+    assert codes == ["unknown_configuration", "incomplete", "precedence"]

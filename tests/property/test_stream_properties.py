@@ -15,7 +15,7 @@ from alloc.packing import HostPool
 from alloc.packing.host_classes import HostClasses
 from alloc.problems.allocation.instance import Instance, Tenant
 from alloc.problems.allocation.outages import Outage
-from alloc.problems.allocation.solution import Assignment
+from alloc.problems.allocation.solution import Assignment, Run
 from alloc.schedulers import make_scheduler
 from alloc.schedulers.fifo import Fifo
 from alloc.simulation import Simulation, SimulationResult, simulate
@@ -169,6 +169,54 @@ def test_ctrl_c_keeps_what_happened() -> None:
     assert max(run.end_s for run in kept.schedule.runs) <= kept.end_s < total.end_s
     with pytest.raises(KeyboardInterrupt):
         simulate(instance, Fifo(), progress=interrupt)
+
+
+@pytest.mark.parametrize("entered", [False, True])
+def test_ctrl_c_while_runs_are_entered_loses_none_of_them(entered: bool) -> None:
+    """Just before one is entered, or just after: each is there once."""
+    instance = stream(random.Random(7))
+    total = simulate(instance, Fifo())
+
+    class Interrupted(list[Run]):
+        came = False
+
+        def append(self, run: Run) -> None:
+            hit = not self.came and len(self) == len(instance.jobs) // 2
+            self.came |= hit
+            if entered or not hit:
+                super().append(run)
+            if hit:
+                raise KeyboardInterrupt
+
+    simulation = Simulation(instance, decider="fifo")
+    simulation._engine.record.runs = Interrupted()
+    with pytest.raises(KeyboardInterrupt):
+        simulation.run(Fifo())
+    simulation.stop(interrupted=True)
+    assert told(simulation.result()) == {**told(total), "notes": {"interrupted": 1.0}}
+
+
+@relaxed
+@given(rng=seeds, by_hand=st.integers(0, 4), ends=st.booleans())
+def test_what_began_by_hand_goes_on_with_the_clock(
+    rng: random.Random, by_hand: int, ends: bool
+) -> None:
+    """Some decisions are taken one by one before a scheduler runs the rest; none after the end."""
+    instance, policy = stream(rng), Fifo()
+    total = simulate(instance, policy)
+    simulation = Simulation(instance, decider="fifo")
+    policy.reset()
+    for _ in range(by_hand):
+        if (state := simulation.next_decision()) is not None:
+            simulation.apply(policy.decide(state))
+    if ends and not simulation.over:
+        simulation.stop()
+        complete = simulation.num_complete
+        simulation.run(policy)
+        assert simulation.num_complete == complete
+    else:
+        simulation.run(policy)
+        assert told(simulation.result()) == told(total)
 
 
 HOST = flat_cluster("two", HostType("h", 2, "v100", 8000, 0), 2)

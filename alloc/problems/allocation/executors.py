@@ -127,10 +127,11 @@ class Executors:
         return count - left
 
 
-def move_delays(instance: Instance, schedule: Schedule) -> Mapping[str, float]:
-    """Return how long each job of an instance unfolded waits at its start for GPUs that move.
+def move_delays(instance: Instance, schedule: Schedule) -> Mapping[str, Mapping[float, float]]:
+    """Return how long the jobs of an instance unfolded wait for GPUs that move.
 
-    Seconds; empty without `move_s`. Each runs once, as such instances have it.
+    Of each job the waits at the starts of its runs, by start; all in seconds. Empty without
+    `move_s`.
 
     Parameters
     ----------
@@ -141,7 +142,7 @@ def move_delays(instance: Instance, schedule: Schedule) -> Mapping[str, float]:
     """
     if not instance.move_s:
         return {}
-    executors, found = Executors(instance), dict[str, float]()
+    executors, found = Executors(instance), dict[str, dict[float, float]]()
     known = {part.id: part for part in instance.unfolded.jobs}
     hosts = instance.topology.host_index
     # What is no run of this instance at all is for the checker to say.
@@ -159,10 +160,14 @@ def move_delays(instance: Instance, schedule: Schedule) -> Mapping[str, float]:
         )
     ]
     ending: Sequence[Run] = sorted(runs, key=lambda run: run.end_s)
+    starting: dict[float, list[Run]] = {}
+    for run in runs:
+        starting.setdefault(run.start_s, []).append(run)
     at = 0
-    for now_s in sorted({run.start_s for run in runs}):
+    for now_s in sorted(starting):
         while at < len(ending) and ending[at].end_s <= now_s:
             executors.end(ending[at], ending[at].end_s)
             at += 1
-        found |= executors.start([run for run in runs if run.start_s == now_s], now_s)
+        for job, wait_s in executors.start(starting[now_s], now_s).items():
+            found.setdefault(job, {})[now_s] = wait_s
     return found

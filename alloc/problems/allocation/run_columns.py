@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import cached_property
+from numbers import Real
 
 import numpy as np
 import numpy.typing as npt
@@ -108,7 +110,7 @@ class RunColumns:
 
     @cached_property
     def task_count(self) -> Numbers:
-        """Number of equal tasks, shape (tasks,); 0 for what is none, `MAX_TASKS` for more."""
+        """Number of equal tasks, rounded up, from 0 to `MAX_TASKS`, shape (tasks,)."""
         counts = [task.count for run in self._runs for task in run.tasks]
         found = np.array(counts)
         if found.dtype != np.int64:  # too large for it, or no whole numbers
@@ -167,8 +169,10 @@ class RunColumns:
 
 
 def _counted(count: object) -> int:
-    """Return a number of tasks from 0 to `MAX_TASKS`; 0 for what is no whole number."""
-    return min(max(count, 0), MAX_TASKS) if isinstance(count, int) else 0
+    """Return a number of tasks from 0 to `MAX_TASKS`, rounded up; 0 for what is no number."""
+    if not isinstance(count, Real) or math.isnan(count):
+        return 0
+    return math.ceil(min(max(count, 0), MAX_TASKS))
 
 
 def _shares(kind: Configuration) -> bool:

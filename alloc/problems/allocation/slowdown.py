@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from alloc.errors import InstanceError
-from alloc.problems.allocation.solution import Run, TaskPlacement
+from alloc.problems.allocation.solution import Assignment, Run, TaskPlacement
 from alloc.workload.interference import InterferenceTable
 
 if TYPE_CHECKING:
@@ -79,13 +79,41 @@ def check_tables(instance: Instance) -> None:
                 table.position(job.model)
 
 
+def sharing(instance: Instance, run: Assignment | Run) -> tuple[TaskPlacement, ...]:
+    """Return the tasks of a run that may share GPUs, on hosts of its GPU type.
+
+    What is placed otherwise than the instance has it is for the checker to say.
+
+    Parameters
+    ----------
+    instance
+        The instance unfolded.
+    run
+        What runs.
+    """
+    hosts, types = instance.topology.host_index, instance.topology.gpu_types
+    position = instance.job_index.get(run.job)
+    if position is None:
+        return ()
+    configuration = instance.jobs[position].configurations[run.configuration]
+    roles = {group.role for group in configuration.tasks if group.shares_gpu}
+    wanted = configuration.gpu_type
+    return tuple(
+        task
+        for task in run.tasks
+        if task.role in roles
+        and task.host in hosts
+        and (wanted is None or types[hosts[task.host]] == wanted)
+    )
+
+
 def neighbours(placed: Mapping[str, Sequence[TaskPlacement]]) -> dict[str, Neighbours]:
     """Return who shares GPUs with whom, of the jobs that share any.
 
     Parameters
     ----------
     placed
-        The tasks of the jobs that run now, by job id.
+        The tasks of the jobs that run now and may share GPUs (`sharing`), by job id.
     """
     on: dict[Gpu, list[str]] = {}
     for job, tasks in placed.items():
@@ -144,23 +172,23 @@ def pieces(instance: Instance, runs: Iterable[Run]) -> dict[str, list[Piece]]:
     instance
         The instance unfolded, with interference.
     runs
-        All runs of a schedule.
+        All runs of a schedule, of its jobs in known configurations.
     """
-    runs = tuple(runs)
-    on: dict[Gpu, list[Run]] = {}
-    for run in runs:
-        for gpu in set(_shared(run.tasks)):
-            on.setdefault(gpu, []).append(run)
+    placed = [(run, sharing(instance, run)) for run in runs]
+    on: dict[Gpu, list[tuple[Run, tuple[TaskPlacement, ...]]]] = {}
+    for run, tasks in placed:
+        for gpu in set(_shared(tasks)):
+            on.setdefault(gpu, []).append((run, tasks))
     found: dict[str, list[Piece]] = {}
-    for run in sorted(runs, key=lambda run: run.start_s):
-        near = [other for gpu in set(_shared(run.tasks)) for other in on[gpu] if other is not run]
-        moments = {moment for other in near for moment in (other.start_s, other.end_s)}
+    for run, tasks in sorted(placed, key=lambda one: one[0].start_s):
+        near = [one for gpu in set(_shared(tasks)) for one in on[gpu] if one[0] is not run]
+        moments = {moment for other, _ in near for moment in (other.start_s, other.end_s)}
         cuts = sorted({m for m in moments if run.start_s < m < run.end_s} | {run.start_s})
         known: Neighbours | None = None
         for k, start_s in enumerate(cuts):
             end_s = cuts[k + 1] if k + 1 < len(cuts) else run.end_s
-            there = {o.job: o.tasks for o in near if o.start_s <= start_s < o.end_s}
-            beside = neighbours({**there, run.job: run.tasks}).get(run.job, ())
+            there = {o.job: its for o, its in near if o.start_s <= start_s < o.end_s}
+            beside = neighbours({**there, run.job: tasks}).get(run.job, ())
             own = found.setdefault(run.job, [])
             if known == beside:
                 last = own.pop()

@@ -139,6 +139,36 @@ def test_models_that_cannot_share_are_refused_by_simulator_and_checker():
     assert "interference" in {v.code for v in alloc.verify(problem, schedule)}
 
 
+@pytest.mark.parametrize(
+    ("tasks", "code"),
+    [
+        ((TaskPlacement("nowhere", "worker", 1, (0,)),), "unknown_host"),
+        ((TaskPlacement("host-0", "nobody", 1, (0,)),), "gang"),
+        ((TaskPlacement("host-0", "worker", 1, (7,)),), "gpu_position"),
+        ((TaskPlacement("host-0", "worker", 1),), "gpu_position"),
+    ],
+)
+def test_the_checker_says_what_is_placed_wrong_beside_others(tasks, code):
+    """It looks at no table for a task that is nowhere."""
+    problem = instance("a", "b", "c")
+    runs = (Run("j0", 1, 0.0, 120.0, tasks), Run("j1", 1, 0.0, 120.0, tasks))
+    assert code in {v.code for v in alloc.verify(problem, Schedule(runs))}
+    unknown = dataclasses.replace(runs[0], job="nobody")
+    assert "unknown_job" in {v.code for v in alloc.verify(problem, Schedule((unknown, runs[1])))}
+    assert set(completions(problem, Schedule((unknown,))).values()) == {None}
+
+
+def test_whole_gpus_share_none_whatever_position_they_name():
+    """A job without a model may run beside shares on a host, in the simulator and the checker."""
+    problem = instance("a", gpus=2)
+    whole = Job("w", 0.0, 120.0, (WHOLE,))
+    problem = problem.replace(jobs=(*problem.jobs, whole))
+    by_hand = {"j0": Assignment("j0", 1, on(0)), "w": Assignment("w", 0, on(0))}
+    run = simulate(problem, lambda state: Decision(tuple(by_hand[v.id] for v in state.jobs)))
+    assert run.verified
+    assert run.completion_s == {"j0": 120.0, "w": 120.0}
+
+
 def test_no_family_solves_what_it_does_not_model_and_no_scheduler_ignores_it():
     problem = instance("a", "b")
     with pytest.raises(UnsupportedFeatureError, match=r"does not model interference, which GPU"):
