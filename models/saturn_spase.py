@@ -186,15 +186,15 @@ def build_pyomo(instance: Instance, objective: str, held: Sequence[Held] = ()) -
         slack = 2 - m.B[i, s] - m.P[i, n, g]
         return m.S[i, n, g] + d[i, s] - (last + d[i, s]) * slack <= m.C
 
-    def after(m: pyo.ConcreteModel, i: int, s: int, k: int, n: int, g: int) -> Any:
+    both = [*pairs, *((k, i) for i, k in pairs)]
+    keys = [(i, s, k) for i, k in both for s in range(len(data.ways[i]))]
+
+    @model.Constraint(keys, model.NG)
+    def C5_one_at_a_time(m: pyo.ConcreteModel, i: int, s: int, k: int, n: int, g: int) -> Any:
         """Say that k starts on a GPU once i is over there, if i goes first and both use it."""
         first = m.A[i, k] if i < k else 1 - m.A[k, i]
         slack = 4 - first - m.B[i, s] - m.P[i, n, g] - m.P[k, n, g]
         return m.S[k, n, g] >= m.S[i, n, g] + d[i, s] - (last + d[i, s]) * slack
-
-    both = [*pairs, *((k, i) for i, k in pairs)]
-    keys = [(i, s, k) for i, k in both for s in range(len(data.ways[i]))]
-    model.C5_one_at_a_time = pyo.Constraint(keys, model.NG, rule=after)
 
     @model.Constraint(model.IS)
     def C6_in_time(m: pyo.ConcreteModel, i: int, s: int) -> Any:

@@ -29,8 +29,9 @@ from alloc.workload import Job
 
 Array = npt.NDArray[np.float64]
 
-_ON_GRID = 1e-9
-"""Due dates this close to the end of a slot, in slots, are that end: times are float products."""
+_ON_GRID = 1e-14
+"""Relative distance of a due date from the end of a slot that counts as none: what double precision
+makes of products. A run time may be far below a billionth of a slot, and so may what is late."""
 _BISECTIONS = 60
 """Halvings that leave of an interval what double precision does."""
 _MAX_BEGINNINGS = 40
@@ -298,7 +299,7 @@ def level_costs(jobs: Sequence[Job], level: WeightedSum, slot_s: float) -> Level
             rate, base = rate + own, base - own * arrival
         elif term.name == "tardiness":
             due = due_dates(jobs) / slot_s
-            on_grid = np.isclose(due, np.rint(due), rtol=0.0, atol=_ON_GRID)
+            on_grid = np.isclose(due, np.rint(due), rtol=_ON_GRID, atol=0.0)
             due = np.where(on_grid, np.rint(due), due)
             late = late + factor * np.where(np.isfinite(due), weight, 0.0)
         elif term.name == "makespan":

@@ -15,7 +15,7 @@ from alloc.models.malleable.costs import LevelCosts
 from alloc.models.moldable.data import Array, MoldableData, moldable_data
 from alloc.models.moldable.serial import by_choices
 from alloc.models.named import configuration_names, name_variables
-from alloc.models.timed import TimedModel
+from alloc.models.timed import TimedModel, timed
 from alloc.objectives import Held
 from alloc.problems.allocation.instance import Instance
 from alloc.problems.allocation.solution import Schedule
@@ -53,11 +53,11 @@ def build_pyomo(instance: Instance, objective: str, held: Sequence[Held] = ()) -
     drawn = _in_slots if instance.slot_s is not None else _by_flows
     chosen, start_of, variables, end, unit_s = drawn(data, model)
 
+    @model.Constraint(model.J)
     def C3_in_time(m: pyo.ConcreteModel, j: int) -> Any:
         limit = float(data.deadline[j])
         return end(j) <= limit / unit_s if math.isfinite(limit) else pyo.Constraint.Skip
 
-    model.C3_in_time = pyo.Constraint(model.J, rule=C3_in_time)
     model.level = pyo.Objective(expr=_value(data, model, data.target.level, end, unit_s, "level"))
     for k, (level, limit) in enumerate(data.target.held):
         value = _value(data, model, level, end, unit_s, f"held{k}")
@@ -238,9 +238,9 @@ def _value(
         slope = float(own.slope[j] / own.slope.max())
         return peak[k] >= slope * (end(j) - float(own.origin[j]) / unit_s)
 
-    model.add_component(f"late_{name}", pyo.Constraint(late, rule=beyond))
+    model.add_component(f"late_{name}", pyo.Constraint(late, rule=timed(beyond)))
     keys = [(k, j) for k in range(len(level.peaks)) for j in range(data.num_jobs)]
-    model.add_component(f"peak_{name}", pyo.Constraint(keys, rule=highest))
+    model.add_component(f"peak_{name}", pyo.Constraint(keys, rule=timed(highest)))
     value = float(costs.base.sum()) + unit_s * pyo.quicksum(
         float(costs.rate[j]) * end(j) for j in range(data.num_jobs) if costs.rate[j] > 0
     )

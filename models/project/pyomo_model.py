@@ -11,7 +11,7 @@ from alloc.clock import check_time
 from alloc.errors import UnsupportedFeatureError
 from alloc.formulation import Array, BuiltModel, PyomoModel
 from alloc.models.project.data import ProjectData
-from alloc.models.timed import TimedModel
+from alloc.models.timed import TimedModel, timed
 from alloc.problems.project import ProjectPlan, ProjectProblem
 
 _SPAN = 1000.0
@@ -49,7 +49,7 @@ def build_pyomo(problem: ProjectProblem, objective: str = "makespan") -> BuiltMo
         return m.start[i] + pyo.quicksum(m.duration[key] * m.y[key] for key in own[i])
 
     m.C1_mode = pyo.Constraint(
-        m.ACTIVITIES, rule=lambda _, i: pyo.quicksum(m.y[key] for key in own[i]) == 1
+        m.ACTIVITIES, rule=timed(lambda _, i: pyo.quicksum(m.y[key] for key in own[i]) == 1)
     )
     before = {(ids[p], ids[k]) for k in range(n) for p in problem.predecessors[k]}
     _add_flows(m, data, ids, own, before)
@@ -92,7 +92,9 @@ def _add_flows(
         m.z[pair].fix(1)
     both = [(i, k) for i, k in pairs if i < k and (k, i) in m.PAIRS]
     m.UNORDERED = pyo.Set(initialize=both, dimen=2, doc="pairs without a precedence")
-    m.C3_one_way = pyo.Constraint(m.UNORDERED, rule=lambda _, i, k: m.z[i, k] + m.z[k, i] <= 1)
+    m.C3_one_way = pyo.Constraint(
+        m.UNORDERED, rule=timed(lambda _, i, k: m.z[i, k] + m.z[k, i] <= 1)
+    )
     source, sink = "source", "sink"
     while source in ids or sink in ids:
         source, sink = f"{source} of resources", f"{sink} of resources"
@@ -129,8 +131,12 @@ def _add_flows(
 
     m.SENDERS = pyo.Set(initialize=sorted(out), dimen=2, doc="who gives a resource on")
     m.TAKERS = pyo.Set(initialize=sorted(into), dimen=2, doc="who takes a resource over")
-    m.C4_out = pyo.Constraint(m.SENDERS, rule=lambda _, i, r: pyo.quicksum(out[i, r]) == used(i, r))
-    m.C5_in = pyo.Constraint(m.TAKERS, rule=lambda _, i, r: pyo.quicksum(into[i, r]) == used(i, r))
+    m.C4_out = pyo.Constraint(
+        m.SENDERS, rule=timed(lambda _, i, r: pyo.quicksum(out[i, r]) == used(i, r))
+    )
+    m.C5_in = pyo.Constraint(
+        m.TAKERS, rule=timed(lambda _, i, r: pyo.quicksum(into[i, r]) == used(i, r))
+    )
 
     @m.Constraint(m.FLOWS)
     def C6_way(_: Any, i: str, k: str, r: str) -> Any:
@@ -148,11 +154,11 @@ def _add_goal(
     m.JOBS = pyo.Set(initialize=sorted(set(owner.values())), doc="jobs, by id")
     m.completion = pyo.Var(m.JOBS, bounds=(0.0, 2 * _SPAN), doc="end of the last activity")
     m.C8_completion = pyo.Constraint(
-        m.ACTIVITIES, rule=lambda _, i: end(i) <= m.completion[owner[i]]
+        m.ACTIVITIES, rule=timed(lambda _, i: end(i) <= m.completion[owner[i]])
     )
     if objective == "makespan":
         m.makespan = pyo.Var(bounds=(0.0, 2 * _SPAN), doc="end of all")
-        m.C8_all = pyo.Constraint(m.JOBS, rule=lambda _, j: m.completion[j] <= m.makespan)
+        m.C8_all = pyo.Constraint(m.JOBS, rule=timed(lambda _, j: m.completion[j] <= m.makespan))
         m.goal = pyo.Objective(expr=unit * m.makespan)
     elif objective == "weighted_jct":
         m.goal = pyo.Objective(
@@ -165,7 +171,7 @@ def _add_goal(
         m.DUE = pyo.Set(initialize=sorted(due), doc="jobs with a due date")
         m.tardiness = pyo.Var(m.DUE, bounds=(0.0, 2 * _SPAN), doc="time after the due date")
         m.C8_late = pyo.Constraint(
-            m.DUE, rule=lambda _, j: m.completion[j] - due[j] / unit <= m.tardiness[j]
+            m.DUE, rule=timed(lambda _, j: m.completion[j] - due[j] / unit <= m.tardiness[j])
         )
         m.goal = pyo.Objective(
             expr=pyo.quicksum(unit * jobs[j].weight * m.tardiness[j] for j in m.DUE)

@@ -7,6 +7,7 @@ import logging
 import threading
 from types import SimpleNamespace
 
+import pyomo.environ as pyo
 import pytest
 from problems_of_families import answered, tiny_problems
 
@@ -69,6 +70,25 @@ def test_a_pyomo_model_looks_at_it_for_every_row_that_it_makes_or_writes(name, t
         with pytest.raises(OutOfTime), time_limit(0.9 * rows):
             pyomo_highs.as_arrays(built.model)
     assert not caplog.records, "Pyomo reports a failure"
+
+
+@pytest.mark.parametrize("name", [name for name, kind in MODELS if kind == "pyomo"])
+def test_no_row_of_a_pyomo_model_is_made_once_time_is_up(name, monkeypatch):
+    """Of one family, most rows came of a rule that never looked: a limit of 2 s took 11."""
+    problem, _ = some_problem(name, "pyomo")
+    add, late = pyo.ConcreteModel.add_component, []
+
+    def add_late(self, component, val):
+        if not (isinstance(val, pyo.Constraint) and val.is_indexed()):
+            add(self, component, val)
+            return
+        with time_limit(0.0):
+            add(self, component, val)
+        late.extend([component] * bool(len(val)))
+
+    monkeypatch.setattr(pyo.ConcreteModel, "add_component", add_late)
+    FAMILIES[name].build("pyomo", problem)
+    assert not late
 
 
 @pytest.mark.parametrize("seconds", [1e-9, 1e-3, 0.1])
