@@ -78,6 +78,7 @@ import numpy as np
 from alloc.backends import SolverOptions, highs
 from alloc.backends.linear_program import LinearProgram
 from alloc.certificate import BoundProof
+from alloc.clock import time_limit
 from alloc.errors import OutOfTime
 from alloc.formulation import Array
 from alloc.models.placement.data import PlacementData
@@ -156,7 +157,7 @@ def solve_admission(
     Admission
         Optimal when value and bound agree. If the problem is not one of pure admission
         (`admission_obstacle`) or too large, there is no allocation, and the bound is that of
-        `placement_bound`.
+        `placement_bound`. Where the time is up at once, there is neither.
     """
     deadline = time.perf_counter() + seconds
     obstacle = admission_obstacle(data, level)
@@ -200,6 +201,8 @@ class _Search:
             return -round_up(-(value + constant), level, data) - constant
 
         found, prices = self._price()
+        if math.isinf(found):
+            return Admission(None, -math.inf, math.inf, "none")
         bound = rounded(found)
         proof: BoundProof = "recomputed"
         self.report(f"admission: patterns allow {found:.4f}, whole values {bound:g}")
@@ -223,13 +226,20 @@ class _Search:
         return max(self.deadline - time.perf_counter(), 0.0)
 
     def _price(self) -> tuple[float, Array]:
-        """Generate patterns until the bound is the linear one; return it and its prices."""
+        """Generate patterns until the bound is the linear one; return it and its prices.
+
+        The bound is infinite if the time was up before all bays were looked at.
+        """
         rows = self.rows
         prices = rows.first_prices()
         best, best_prices = math.inf, prices
         rounds = 0
         while True:
-            patterns, worth = self.knapsacks.solve(rows.task_prices(prices))
+            try:
+                with time_limit(self._left()):
+                    patterns, worth = self.knapsacks.solve(rows.task_prices(prices))
+            except OutOfTime:
+                return best, best_prices
             value = float(self.knapsacks.multiplicity @ worth) + rows.surplus(prices)
             value += 1e-12 * abs(value)
             if value < best:
@@ -272,10 +282,12 @@ class _Search:
         rng = np.random.default_rng(self.options.seed)
         exact = self.rows.task_prices(prices)
         for _ in range(_DISTURBED):
-            if self._left() <= 0:
-                return
             noise = 1.0 + _NOISE * rng.random(len(self.waiting.demand))
-            patterns, _ = self.knapsacks.solve([own * noise for own in exact])
+            try:
+                with time_limit(self._left()):
+                    patterns, _ = self.knapsacks.solve([own * noise for own in exact])
+            except OutOfTime:
+                return
             for b, counts in enumerate(patterns):
                 self._add(b, counts)
 

@@ -79,8 +79,8 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
 _MAX_COLUMNS = 30_000
-"""Of the program in cases: a second or two of the linear program; on 500 hosts twice as many gain
-nothing."""
+"""Of the program with domains: a second or two of the linear program; on 500 hosts twice as many
+gain nothing."""
 _WHOLE = 1e-6
 """Parts of gangs up to this are rounding of the linear program."""
 _PLAN_GAP, _PLAN_NODES = 1e-3, 100
@@ -146,7 +146,7 @@ def relaxed(
     with suppress(OutOfTime, SolverError), time_limit(seconds):
         program = program_of(gangs, held, domains=domains)
         cases = None if program is None else Cases(program)
-        while cases is not None and cases.num_columns <= _MAX_COLUMNS:
+        while cases is not None and (not domains or cases.num_columns <= _MAX_COLUMNS):
             parted = cases.applied()
             model = parted.arrays()
             optimum = LinearProgram(model).optimum("the patterns of hosts", clock())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from alloc.clock import check_time
 from alloc.formulation import Array
 from alloc.solving.placement.tables import Ints, Piece, fill_table, pieces, trace_back
 from alloc.solving.placement.waiting import Waiting
@@ -52,9 +53,15 @@ class Knapsacks:
         ----------
         prices
             For each bay, what a task of each class is worth, 0 or more.
+
+        Raises
+        ------
+        OutOfTime
+            If the time of `alloc.clock` is up.
         """
         found, worth = [], np.zeros(len(prices))
         for b, price in enumerate(prices):
+            check_time()
             own = self._pieces(b, np.flatnonzero(price > 0))
             table = np.zeros(self._free[b][self._axes[b]] + 1)
             took = fill_table(table, own, price)

@@ -171,15 +171,17 @@ class _Solve:
     def run(self) -> None:
         """Solve."""
         self._prove_by(self.best.sign * range_bound(self.instance, self.level), "recomputed")
+        # The rules of schedulers come first: no bound takes their time.
+        self._start()
         # Of earlier levels, other bounds see nothing.
         self._bound_fragments(domains=False)
         ranged = self.bound
-        self._start()
         self._plan_hosts()
         self._pack_buddies()
         if self.proved:
             return
-        if not self.settings.held and admission_obstacle(self.data, self.level) is None:
+        admits = not self.settings.held and admission_obstacle(self.data, self.level) is None
+        if admits and self._left() > 0:
             self._admit()
         cells = len(self.data.groups) * self.instance.topology.num_hosts
         if not self.proved and cells <= _FEW_CELLS:

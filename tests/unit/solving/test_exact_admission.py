@@ -234,3 +234,11 @@ def test_choices_end_by_nodes_and_not_by_a_share_of_the_limit(
         seen.append(([nodes for nodes, _ in asked], found.value, found.bound))
     assert seen[0] == seen[1]
     assert seen[0][0]
+
+
+def test_no_bay_is_looked_at_once_the_time_is_up() -> None:
+    """A round over many bays takes seconds: without one, nothing is claimed."""
+    instance = Instance("late", cluster({"r0": ["h0", "h1"]}), (gang("a", 3, 2), gang("b", 2, 3)))
+    found = solve(instance, seconds=0.0)
+    assert (found.allocation, found.bound, found.proof) == (None, math.inf, "none")
+    assert solve(instance).bound == 6.0

@@ -16,8 +16,10 @@ from alloc.models.placement.data import PlacementData
 from alloc.objectives import objective, parse_goal
 from alloc.objectives.goals import Held
 from alloc.problems.allocation.instance import Instance, Moves
+from alloc.solving.placement import fragments_bound as bounds
+from alloc.solving.placement import method
 from alloc.solving.placement.compiling import Problem
-from alloc.solving.placement.fragments_bound import fragments_bound, planned_again
+from alloc.solving.placement.fragments_bound import fragments_bound, planned_again, relaxed
 from alloc.solving.placement.fragments_program import program_of
 from alloc.solving.placement.gang_search import first_placements, waiting_jobs
 from alloc.solving.placement.gangs import Gangs
@@ -206,6 +208,34 @@ def test_the_bound_keeps_its_limit() -> None:
     problem = Problem(PlacementData.of(gang_placement.made(48, 0)))
     assert fragments_bound(problem, FRAGMENTS, (), 0.0) == 0.0
     assert planned_again(problem, problem.data.initial, (), 0.0) is None
+
+
+def test_hosts_with_too_many_patterns_for_domains_have_the_bound_without(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Domains make the bound sharper where there is room for them; they are no condition of it."""
+    problem = Problem(PlacementData.of(gang_placement.made(20, 0)))
+    without, _ = relaxed(problem, FRAGMENTS, (), 60.0, domains=False)
+    assert fragments_bound(problem, FRAGMENTS, (), 60.0) >= without > 0.0
+    monkeypatch.setattr(bounds, "_MAX_COLUMNS", 0)
+    assert fragments_bound(problem, FRAGMENTS, (), 60.0) == without
+
+
+def test_the_rules_of_schedulers_come_before_any_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bound that takes all of the time, or is broken off, leaves what a rule puts down."""
+
+    def broken_off(*given: object, **named: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(method, "relaxed", broken_off)
+    instance = gang_placement.made(20, 0)
+    result = alloc.solve(instance, "placement", objective="gpus_placed")
+    assert result.certificate.limit == "interrupt"
+    theirs = gang_placement.by_rule(instance, gang_placement.best_fit)
+    assert (
+        gang_placement.value(instance, result.solution)[0]
+        <= gang_placement.value(instance, theirs)[0]
+    )
 
 
 def test_no_further_rule_is_tried_once_the_time_is_up() -> None:
