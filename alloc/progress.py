@@ -6,8 +6,9 @@ Objectives, checker, simulator and report all use it, so that they cannot disagr
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +18,7 @@ from alloc.problems.allocation.instance import Instance
 from alloc.problems.allocation.outages import Downtime, saved_s
 from alloc.problems.allocation.run_columns import UNKNOWN, RunColumns
 from alloc.problems.allocation.slowdown import Piece, pieces
-from alloc.problems.allocation.solution import Assignment, Run, Schedule, TaskPlacement
+from alloc.problems.allocation.solution import Assignment, Run, Schedule, same_place
 from alloc.problems.allocation.stages import ends_of_jobs
 from alloc.units import MILLI
 from alloc.workload import Job
@@ -55,18 +56,12 @@ NEVER = Downtime(())
 """No host is ever down."""
 
 
-def same_place(a: Sequence[TaskPlacement], b: Sequence[TaskPlacement]) -> bool:
-    """Return whether two placements put the same tasks on the same hosts."""
-    # Most that are the same are in the same order, which is cheaper to see.
-    return a is b or a == b or set(a) == set(b)
-
-
 def follow(
     job: Job,
     runs: Sequence[Run],
     running: Assignment | None = None,
     downtime: Downtime = NEVER,
-    delay_s: float = 0.0,
+    delays: Mapping[float, float] = MappingProxyType({}),
     factors: Sequence[float] = (),
 ) -> Progress:
     """Follow the runs of a job, in order of time, and return what they achieve.
@@ -86,8 +81,8 @@ def follow(
         What the job ran until the start of the instance, if it did.
     downtime
         When hosts are down.
-    delay_s
-        Time without progress at its first start, seconds, while GPUs move to it.
+    delays
+        By start of a run, the time without progress in which GPUs move to it, seconds.
     factors
         Speed of each run as a fraction of its configuration's; empty: 1.
     """
@@ -107,7 +102,7 @@ def follow(
         )
         if not seamless:
             pause_left = job.restart_cost_s if started else 0.0
-            pause_left, delay_s = pause_left + delay_s, 0.0
+            pause_left += delays.get(run.start_s, 0.0)
             restarts += started
             saved_left, worked_s = left, 0.0
         started = True
@@ -150,7 +145,7 @@ def progress_of(instance: Instance, schedule: Schedule) -> dict[str, Progress]:
             schedule.runs_of.get(job.id, ()),
             running.get(job.id),
             instance.downtime,
-            delays.get(job.id, 0.0),
+            delays.get(job.id, {}),
         )
         for job in instance.unfolded.jobs
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 
 import numpy as np
 import numpy.typing as npt
@@ -25,7 +26,7 @@ def check_times(
     runs: Sequence[Run],
     columns: RunColumns,
     unplaced: Mapping[str, str],
-    delays: Mapping[str, float],
+    delays: Mapping[str, Mapping[float, float]],
 ) -> Iterator[Violation]:
     """Yield what is wrong with the runs of each job in time, job by job.
 
@@ -40,7 +41,7 @@ def check_times(
     unplaced
         Jobs that the schedule names as left out: those that may be refused need not complete.
     delays
-        Time that jobs wait at their start for GPUs that move to them, seconds, by id.
+        Time that jobs wait at their starts for GPUs that move to them, seconds, by id and start.
     """
     # One look at all jobs finds those with a single run that keeps every rule, most of a long
     # stream; each of the others is looked at by itself.
@@ -54,15 +55,15 @@ def check_times(
     for j in np.flatnonzero(~quiet).tolist():
         job, own = instance.jobs[j], by_job.get(j, [])
         refused = job.refusable and not own and job.id in unplaced
-        delay_s = delays.get(job.id, 0.0)
+        waits = delays.get(job.id, {})
         slowed = parts.get(job.id, ())
-        for violation in check_runs(instance, job, own, running.get(job.id), delay_s, slowed):
+        for violation in check_runs(instance, job, own, running.get(job.id), waits, slowed):
             if violation.code != "incomplete" or not refused:
                 yield violation
 
 
 def _quiet(
-    instance: Instance, columns: RunColumns, delays: Mapping[str, float]
+    instance: Instance, columns: RunColumns, delays: Mapping[str, Mapping[float, float]]
 ) -> npt.NDArray[np.bool_]:
     """Return which jobs run once, from start to completion, and break no rule of time."""
     jobs = instance.jobs
@@ -93,7 +94,7 @@ def check_runs(
     job: Job,
     runs: Sequence[Run],
     running: Assignment | None,
-    delay_s: float = 0.0,
+    delays: Mapping[float, float] = MappingProxyType({}),
     parts: Sequence[Piece] = (),
 ) -> Iterator[Violation]:
     """Yield what is wrong with the runs of one job, in order of time.
@@ -108,8 +109,8 @@ def check_runs(
         The runs of the job, by their start.
     running
         What the job does at the start of the instance; None: it waits.
-    delay_s
-        Time that it waits at its start for GPUs that move to it, seconds.
+    delays
+        Time that it waits at its starts for GPUs that move to it, seconds, by start.
     parts
         The runs in pieces with the same neighbours each, where the instance has interference.
     """
@@ -119,7 +120,7 @@ def check_runs(
         progress = follow_pieces(job, parts, running)
         yield from _check_neighbours(job, parts)
     else:
-        progress = follow(job, runs, running, instance.downtime, delay_s)
+        progress = follow(job, runs, running, instance.downtime, delays)
     if progress.completion_s is None:
         yield Violation(
             "incomplete",
