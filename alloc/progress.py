@@ -18,7 +18,7 @@ from alloc.problems.allocation.instance import Instance
 from alloc.problems.allocation.outages import Downtime, saved_s
 from alloc.problems.allocation.run_columns import UNKNOWN, RunColumns
 from alloc.problems.allocation.slowdown import Piece, pieces
-from alloc.problems.allocation.solution import Assignment, Run, Schedule, TaskPlacement
+from alloc.problems.allocation.solution import Assignment, Run, Schedule, same_place
 from alloc.problems.allocation.stages import ends_of_jobs
 from alloc.units import MILLI
 from alloc.workload import Job
@@ -57,12 +57,6 @@ NEVER = Downtime(())
 
 NO_DELAYS: Mapping[float, float] = MappingProxyType({})
 """No GPU takes time to move."""
-
-
-def same_place(a: Sequence[TaskPlacement], b: Sequence[TaskPlacement]) -> bool:
-    """Return whether two placements put the same tasks on the same hosts."""
-    # Most that are the same are in the same order, which is cheaper to see.
-    return a is b or a == b or set(a) == set(b)
 
 
 def follow(

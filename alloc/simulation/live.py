@@ -6,8 +6,8 @@ import math
 
 from alloc.problems.allocation.outages import saved_s
 from alloc.problems.allocation.slowdown import Neighbours
-from alloc.problems.allocation.solution import Assignment, Run
-from alloc.progress import WORK_TOLERANCE, same_place
+from alloc.problems.allocation.solution import Assignment, Run, same_place
+from alloc.progress import WORK_TOLERANCE
 from alloc.schedulers.state import JobView
 from alloc.units import MILLI
 from alloc.workload import Job
@@ -103,8 +103,8 @@ class LiveJob:
     ) -> None:
         """Start a run.
 
-        At its first start it waits some seconds for GPUs that move to it; beside others that share
-        its GPUs it has a fraction of its rate.
+        It waits some seconds for GPUs that move to it; beside others that share its GPUs it has a
+        fraction of its rate.
         """
         self.neighbours = neighbours
         before = self._before

@@ -101,9 +101,7 @@ def cross_checked(
     if raw.bound_proof == "claimed":
         # Two words, of which the weaker is safe; where both prove the value, the sharper will do.
         weaker, sharper = (min, max) if measure.sense == "min" else (max, min)
-        if beats(value, outcome.bound, measure.sense) or not is_within(
-            value, raw.bound, _AGREE
-        ):
+        if beats(value, outcome.bound, measure.sense) or not is_within(value, raw.bound, _AGREE):
             return replace(outcome, solution=best, bound=weaker(raw.bound, outcome.bound))
         return replace(
             outcome,

@@ -14,8 +14,8 @@ import numpy as np
 from alloc.models.malleable.data import Array, SlotData
 from alloc.models.malleable.placing import Held, Placed, runs_of
 from alloc.packing import HostPool, place_alone
-from alloc.problems.allocation.solution import Schedule, TaskPlacement
-from alloc.progress import WORK_TOLERANCE, same_place
+from alloc.problems.allocation.solution import Schedule, TaskPlacement, same_place
+from alloc.progress import WORK_TOLERANCE
 
 
 def insert_on_hosts(data: SlotData, order: Iterable[int]) -> Schedule:

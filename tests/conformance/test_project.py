@@ -29,10 +29,12 @@ from alloc.solving.outcome import Settings
 from alloc.solving.project import method
 from alloc.solving.project.method import _Search, schedule_project
 from alloc.solving.project.rules import RULES, plans_by_rule, quick_modes, schedule_by_rule
+from benchmarks.tiny.families import FAMILIES
 from benchmarks.tiny.project import PROJECT
 
 OBJECTIVES = ("makespan", "weighted_jct", "weighted_tardiness")
 GPU = Resource("gpu", 2)
+SCALED = FAMILIES["project-scaled"]
 
 
 def one(seconds: float, gpus: int = 1, **uses: int) -> tuple[Mode, ...]:
@@ -120,6 +122,16 @@ def test_times_are_counted_in_what_they_are_whole_in(seconds, unit):
     assert isinstance(model, CpSatModel)
     assert model.scale == pytest.approx(1 / unit)
     assert alloc.solve(problem, backend="cpsat").objective == alloc.solve(problem).objective
+
+
+@pytest.mark.parametrize("seed", [7300064, 7300077, 7300095, 7300142, 7300317])
+def test_times_that_are_whole_in_nothing_are_few_enough_units_for_the_solver(seed):
+    """With four times as many CP-SAT 9.15 is wrong about each of these."""
+    asked = SCALED.problem(seed)
+    problem, objective = asked
+    result = alloc.solve(problem, backend="cpsat", objective=objective)
+    assert result.status == "optimal"
+    assert result.objective == pytest.approx(SCALED.truth(asked).values[0], rel=1e-6)
 
 
 def test_a_bound_that_is_raised_from_below_is_no_higher_than_the_optimum(monkeypatch):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from random import Random
 
@@ -82,6 +83,32 @@ def test_the_exact_front_is_the_one_of_all_modes_and_orders(seed):
         assert point.amount == amount_used(problem, point.plan, "money")
         assert point.makespan_s == point.plan.value(problem, "makespan")
         assert point.bound_s == pytest.approx(point.makespan_s)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_what_is_proved_of_a_front_that_is_cut_short_is_true(monkeypatch, seed):
+    """A least makespan does not prove that there is no plan as short that uses up less."""
+    problem, ask = drawn(seed), fronts.solve_within
+    monkeypatch.setattr(
+        fronts, "_thriftier", lambda within, resource, plan, value, settings: (plan, False)
+    )
+    whole, proved = {a for _, a in enumerated(problem)}, 0
+    for steps in range(1, 9):
+        left = [steps]
+
+        def some(*args, left=left, **named):
+            left[0] -= 1
+            result = ask(*args, **named)
+            return result if left[0] >= 0 else dataclasses.replace(result, solution=None)
+
+        monkeypatch.setattr(fronts, "solve_within", some)
+        front = exact_front(problem, "money", alloc.Limits(30))
+        assert {point.amount for point in front.points if point.is_proved} <= whole
+        proved += sum(point.is_proved for point in front.points)
+        if front.is_exact:
+            assert {point.amount for point in front.points} == whole
+            assert all(point.is_proved for point in front.points)
+    assert proved
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -18,6 +18,7 @@ from alloc.objectives import objective as objective_of
 from alloc.packing import HostPool
 from alloc.problems.allocation.instance import Affinity, Instance, Tenant
 from alloc.problems.allocation.solution import Assignment, Run, Schedule, TaskPlacement
+from alloc.progress import completions
 from alloc.schedulers import ClusterState, Decision, make_scheduler, scheduler_names
 from alloc.schedulers.graphs import paths_of, worst_ahead
 from alloc.schedulers.state import JobView
@@ -347,6 +348,56 @@ def test_a_gpu_moves_to_another_job_and_not_to_its_own():
     result = alloc.solve(instance, objective="makespan", limits=alloc.Limits(seconds=2))
     assert result.objective >= result.certificate.bound
     assert any("move from job to job" in text for text in result.assumptions)
+
+
+def one_gpu_jobs(hosts: int, gpus: int, *works: float) -> Instance:
+    """Return jobs p, q, ... of one GPU, to which GPUs move for 3 s."""
+    cluster = flat_cluster("some", HostType("some", gpus, "generic"), hosts)
+    jobs = tuple(
+        Job(name, 0.0, work, (rigid_gang(1),), elasticity="rigid", preemptible=False)
+        for name, work in zip("pqr", works, strict=False)
+    )
+    return Instance("move", cluster, jobs, move_s=3.0)
+
+
+def alone(host: str) -> tuple[TaskPlacement, ...]:
+    return (TaskPlacement(host, "worker", 1),)
+
+
+def test_a_run_in_pieces_waits_for_gpus_that_move_as_a_whole_one_does():
+    """Who goes on on its own GPU does not get back the time for which that moved."""
+    instance = one_gpu_jobs(1, 1, 4.0, 4.0)
+    here, first = alone("host-0"), Run("p", 0, 0.0, 4.0, alone("host-0"))
+    whole = Schedule((first, Run("q", 0, 4.0, 11.0, here)))
+    pieces = Schedule((first, Run("q", 0, 4.0, 6.0, here), Run("q", 0, 6.0, 11.0, here)))
+    for schedule in (whole, pieces):
+        assert alloc.verify(instance, schedule) == []
+        assert completions(instance, schedule)["q"] == 11.0
+    short = Schedule((first, Run("q", 0, 4.0, 6.0, here), Run("q", 0, 6.0, 8.0, here)))
+    assert {v.code for v in alloc.verify(instance, short)} == {"incomplete"}
+    # Nor does it lend its GPU to a job that starts while it goes on.
+    three = one_gpu_jobs(1, 2, 2.0, 9.0, 1.0)
+    lent = Schedule(
+        (
+            Run("p", 0, 0.0, 2.0, here),
+            Run("q", 0, 0.0, 2.0, here),
+            Run("q", 0, 2.0, 9.0, here),
+            Run("r", 0, 2.0, 6.0, here),
+        )
+    )
+    assert completions(three, lent) == {"p": 2.0, "q": 9.0, "r": 6.0}
+
+
+def test_a_job_that_changes_hosts_waits_again_in_simulator_and_checker():
+    def chase(state: ClusterState) -> Decision:
+        """Run q on the second host until p has left the first."""
+        waits = any(view.id == "p" for view in state.jobs)
+        where = {"p": "host-0", "q": "host-1" if waits else "host-0"}
+        return Decision(tuple(Assignment(view.id, 0, alone(where[view.id])) for view in state.jobs))
+
+    run = simulate(one_gpu_jobs(2, 1, 2.0, 4.0), chase)
+    assert run.completion_s == {"p": 2.0, "q": 7.0}
+    assert run.verified
 
 
 @pytest.mark.parametrize(

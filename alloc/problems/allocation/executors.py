@@ -2,16 +2,18 @@
 
 Of an instance with `move_s` a GPU stays with the job whose stage it ran last. What starts on a host
 takes GPUs of its own job first, then those that served nobody yet, then those of other jobs, the
-longest idle first. If it takes one of another job, it does nothing for `move_s` at its start.
+longest idle first. If it takes one of another job, it does nothing for `move_s` at its start. What
+goes on where it is keeps its GPUs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from alloc.problems.allocation.instance import Instance
-from alloc.problems.allocation.solution import Assignment, Run, Schedule
+from alloc.problems.allocation.solution import Assignment, Run, Schedule, same_place
 from alloc.problems.allocation.stages import graph_of
 from alloc.units import MILLI
 
@@ -128,10 +130,10 @@ class Executors:
 
 
 def move_delays(instance: Instance, schedule: Schedule) -> Mapping[str, Mapping[float, float]]:
-    """Return how long the jobs of an instance unfolded wait for GPUs that move.
+    """Return how long each job of an instance unfolded waits at its starts for GPUs that move.
 
-    Of each job the waits at the starts of its runs, by start; all in seconds. Empty without
-    `move_s`.
+    By job and by start, seconds; empty without `move_s`. A run that only continues the one before
+    is no start: its GPUs stay where they are.
 
     Parameters
     ----------
@@ -143,22 +145,7 @@ def move_delays(instance: Instance, schedule: Schedule) -> Mapping[str, Mapping[
     if not instance.move_s:
         return {}
     executors, found = Executors(instance), dict[str, dict[float, float]]()
-    known = {part.id: part for part in instance.unfolded.jobs}
-    hosts = instance.topology.host_index
-    # What is no run of this instance at all is for the checker to say.
-    runs = [
-        run
-        for run in schedule.runs
-        if run.job in known
-        and 0 <= run.configuration < len(known[run.job].configurations)
-        and all(
-            task.host in hosts
-            and any(
-                g.role == task.role for g in known[run.job].configurations[run.configuration].tasks
-            )
-            for task in run.tasks
-        )
-    ]
+    runs = [run for own in _known_runs(instance, schedule) for run in _joined(own)]
     ending: Sequence[Run] = sorted(runs, key=lambda run: run.end_s)
     starting: dict[float, list[Run]] = {}
     for run in runs:
@@ -168,6 +155,45 @@ def move_delays(instance: Instance, schedule: Schedule) -> Mapping[str, Mapping[
         while at < len(ending) and ending[at].end_s <= now_s:
             executors.end(ending[at], ending[at].end_s)
             at += 1
-        for job, wait_s in executors.start(starting[now_s], now_s).items():
-            found.setdefault(job, {})[now_s] = wait_s
+        for job, delay_s in executors.start(starting[now_s], now_s).items():
+            found.setdefault(job, {})[now_s] = delay_s
+    return found
+
+
+def _known_runs(instance: Instance, schedule: Schedule) -> Iterator[list[Run]]:
+    """Yield the runs of each job in order; what is no run at all is for the checker to say."""
+    known = {part.id: part for part in instance.unfolded.jobs}
+    hosts = instance.topology.host_index
+    for job, runs in schedule.runs_of.items():
+        if job not in known:
+            continue
+        ways = known[job].configurations
+        yield [
+            run
+            for run in runs
+            if 0 <= run.configuration < len(ways)
+            and math.isfinite(run.start_s)
+            and math.isfinite(run.end_s)
+            and all(
+                task.host in hosts
+                and any(group.role == task.role for group in ways[run.configuration].tasks)
+                for task in run.tasks
+            )
+        ]
+
+
+def _joined(runs: Iterable[Run]) -> list[Run]:
+    """Return the runs of a job, those that continue the one before joined to it."""
+    found: list[Run] = []
+    for run in runs:
+        before = found[-1] if found else None
+        if (
+            before is not None
+            and before.configuration == run.configuration
+            and before.end_s == run.start_s
+            and same_place(before.tasks, run.tasks)
+        ):
+            found.pop()
+            run = replace(before, end_s=run.end_s)
+        found.append(run)
     return found

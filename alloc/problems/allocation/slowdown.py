@@ -8,6 +8,7 @@ of its model beside theirs. Where a GPU type has no table, sharing costs nothing
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -148,15 +149,15 @@ def factor(instance: Instance, job: str, beside: Neighbours) -> float:
 
 def _on_gpu(instance: Instance, job: str, gpu: Gpu, others: Iterable[str]) -> float:
     topology = instance.topology
-    table = tables_of(instance.interference).get(
-        str(topology.gpu_types[topology.host_index[gpu[0]]])
-    )
-    if table is None:
+    host = topology.host_index.get(gpu[0])
+    gpu_type = None if host is None else str(topology.gpu_types[host])
+    table = tables_of(instance.interference).get(gpu_type or "")
+    models = [str(instance.job(one).model) for one in (job, *others)]
+    # Who may not share this GPU at all, or on a host that is not there, is for the checker to say.
+    if table is None or not all(model in table.index for model in models):
         return 1.0
-    own, found = table.position(str(instance.job(job).model)), 1.0
-    for other in others:
-        found *= float(table.beside[own, table.position(str(instance.job(other).model))])
-    return found
+    own, *beside = map(table.position, models)
+    return math.prod(float(table.beside[own, other]) for other in beside)
 
 
 def tables_of(tables: Iterable[InterferenceTable]) -> dict[str, InterferenceTable]:
@@ -174,7 +175,7 @@ def pieces(instance: Instance, runs: Iterable[Run]) -> dict[str, list[Piece]]:
     runs
         All runs of a schedule, of its jobs in known configurations.
     """
-    placed = [(run, sharing(instance, run)) for run in runs]
+    placed = [(run, sharing(instance, run)) for run in runs if run.job in instance.job_index]
     on: dict[Gpu, list[tuple[Run, tuple[TaskPlacement, ...]]]] = {}
     for run, tasks in placed:
         for gpu in set(_shared(tasks)):

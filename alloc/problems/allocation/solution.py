@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -78,6 +78,12 @@ class Run:
     start_s: float
     end_s: float
     tasks: tuple[TaskPlacement, ...] = ()
+
+
+def same_place(a: Sequence[TaskPlacement], b: Sequence[TaskPlacement]) -> bool:
+    """Return whether two placements put the same tasks on the same hosts."""
+    # Most that are the same are in the same order, which is cheaper to see.
+    return a is b or a == b or set(a) == set(b)
 
 
 @dataclass(frozen=True)

@@ -80,7 +80,7 @@ def exact_front(problem: ProjectProblem, resource: str, limits: Limits = Limits(
     budget = next(r.capacity for r in problem.resources if r.name == resource)
     while True:
         if settings.time_is_up():
-            return ProjectFront(resource, not_beaten(found))
+            return _cut_short(resource, found)
         within = _with_budget(problem, resource, budget)
         if within is None:  # an activity has no mode for so little
             break
@@ -96,7 +96,7 @@ def exact_front(problem: ProjectProblem, resource: str, limits: Limits = Limits(
             break
         interrupted = certificate.limit == "interrupt"
         if result.solution is None:
-            return ProjectFront(resource, not_beaten(found))
+            return _cut_short(resource, found)
         plan: ProjectPlan = result.solution
         value = plan.value(problem, "makespan")
         if not interrupted:
@@ -105,12 +105,27 @@ def exact_front(problem: ProjectProblem, resource: str, limits: Limits = Limits(
         proved = certificate.status == "optimal"
         found.append(FrontPoint(value, amount, plan, certificate.bound, proved))
         if interrupted:
-            return ProjectFront(resource, not_beaten(found))
+            return _cut_short(resource, found)
         budget = amount - 1
         if budget < 0:
             break
-    points = not_beaten(found)
-    return ProjectFront(resource, points, all(point.is_proved for point in found))
+    if not all(point.is_proved for point in found):
+        return _cut_short(resource, found, is_over=True)
+    return ProjectFront(resource, not_beaten(found), True)
+
+
+def _cut_short(resource: str, found: list[FrontPoint], *, is_over: bool = False) -> ProjectFront:
+    """Return the points of a front that is not proved as a whole.
+
+    A least makespan proves that no plan of no larger amount is shorter; that none as short has a
+    smaller amount, only the bound of the next point says, or that there is none.
+    """
+    after = [point.bound_s for point in found[1:]] + [math.inf if is_over else 0.0]
+    points = [
+        replace(point, is_proved=point.is_proved and bound_s > point.makespan_s * (1 + _ON_TIME))
+        for point, bound_s in zip(found, after, strict=True)
+    ]
+    return ProjectFront(resource, not_beaten(points))
 
 
 def _with_budget(problem: ProjectProblem, resource: str, budget: int) -> ProjectProblem | None:

@@ -131,6 +131,18 @@ def test_the_checker_counts_the_slow_down():
     assert completions(problem, slow) == {"j0": 150.0, "j1": 312.0}
 
 
+def test_the_checker_names_what_shares_no_gpu_of_the_cluster():
+    problem = instance("a", "b")
+    away = (TaskPlacement("host-9", "worker", 1, (0,)),)
+    nowhere = Schedule((Run("j0", 1, 0.0, 120.0, away), Run("j1", 1, 0.0, 240.0, away)))
+    assert "unknown_host" in {v.code for v in alloc.verify(problem, nowhere)}
+    # A job on whole GPUs needs no model, and has no place on a shared one.
+    whole = problem.jobs[1].replace(configurations=(WHOLE,), model=None)
+    mixed = problem.replace(jobs=(problem.jobs[0], whole))
+    beside = Schedule((Run("j0", 1, 0.0, 120.0, on(0)), Run("j1", 0, 0.0, 240.0, on(0))))
+    assert "gpu_capacity" in {v.code for v in alloc.verify(mixed, beside)}
+
+
 def test_models_that_cannot_share_are_refused_by_simulator_and_checker():
     problem = instance("b", "c")
     with pytest.raises(SimulationError, match=r'"j0", at 0 s: it shares a GPU with a job that'):
