@@ -61,14 +61,14 @@ DESCRIPTIONS: Mapping[str, Mapping[str, str]] = {
         "restart_cost_s": "Seconds without progress at each resumption or move, 0 or more.",
         "model": 'What is trained, for example "resnet-50".',
     },
-    "alloc.problems.allocation.instance:Tenant": {
+    "alloc.problems.allocation.terms:Tenant": {
         "cohort": "Tenants of one cohort lend each other what they leave idle; null: none.",
     },
-    "alloc.problems.allocation.instance:Affinity": {
+    "alloc.problems.allocation.terms:Affinity": {
         "kind": "together: their tasks stand in one domain of the level; apart: no domain of the "
         "level holds tasks of two of them.",
     },
-    "alloc.problems.allocation.instance:Moves": {
+    "alloc.problems.allocation.terms:Moves": {
         "": "What an allocation may do to the jobs that run.",
         "evict": "Whether running preemptible jobs may be stopped.",
     },

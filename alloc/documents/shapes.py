@@ -306,8 +306,8 @@ SHAPES: dict[str, Shape] = {
         ),
         fields={"description": _TEXTS},
     ),
-    "alloc.problems.allocation.instance:Tenant": Shape("tenant"),
-    "alloc.problems.allocation.instance:Moves": Shape(by_place=False),
+    "alloc.problems.allocation.terms:Tenant": Shape("tenant"),
+    "alloc.problems.allocation.terms:Moves": Shape(by_place=False),
     # Answers.
     "alloc.problems.allocation.solution:Assignment": Shape("assignment of job", "job"),
     "alloc.problems.allocation.solution:Run": Shape("run of job", "job"),
