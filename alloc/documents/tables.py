@@ -128,7 +128,11 @@ def table_or_models(raw: Any, check: Handler) -> Any:
     except KeyError:
         return check(raw)
     texts = {type(one.get(name)) for name in ("gpu_type", "within", "technique") for one in raw}
-    if not {*map(type, numbers)} <= _NUMBERS or not texts <= _TEXTS or {*map(type, tasks)} != {list}:
+    if (
+        not {*map(type, numbers)} <= _NUMBERS
+        or not texts <= _TEXTS
+        or {*map(type, tasks)} != {list}
+    ):
         return check(raw)
     try:
         rates = [*map(float, numbers)]
