@@ -59,8 +59,8 @@ class Workers:
 
     @property
     def is_alone(self) -> bool:
-        """Whether calls are made in this process."""
-        return self._is_serial
+        """Whether calls are made in this process, also by threads of it."""
+        return self._is_serial or getattr(self._backend, "uses_threads", False)
 
     @contextmanager
     def sharing(self, values: Sequence[Any]) -> Iterator[None]:

@@ -9,6 +9,7 @@ to the models of `alloc.documents.records`, which know where it is and what to s
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Hashable, Sequence
 from itertools import chain
 from types import NoneType
@@ -68,11 +69,19 @@ class Table(list[Any]):
         Makes their models.
     ways
         How the tasks of each configuration are written.
+    rates
+        The rate of each.
     """
 
-    def __init__(self, raw: list[dict[str, Any]], check: Handler, ways: Sequence[Way]) -> None:
+    def __init__(
+        self,
+        raw: list[dict[str, Any]],
+        check: Handler,
+        ways: Sequence[Way],
+        rates: Sequence[float],
+    ) -> None:
         super().__init__()
-        self._raw, self._check, self._ways = raw, check, ways
+        self._raw, self._check, self._ways, self._rates = raw, check, ways, rates
 
     def made(self, convert: Callable[[Any], Configuration]) -> tuple[Configuration, ...] | None:
         """Return the configurations; None if something is wrong, and then fill the list.
@@ -91,7 +100,7 @@ class Table(list[Any]):
                 tasks.append(way.tasks)
             return table_of(
                 tasks,
-                [float(one["rate"]) for one in raw],
+                self._rates,
                 *([one.get(name) for one in raw] for name in ("gpu_type", "within", "technique")),
             )
         except Exception:  # whatever it is, it is said again where it belongs
@@ -115,11 +124,21 @@ def table_or_models(raw: Any, check: Handler) -> Any:
         return check(raw)
     try:
         tasks = [one["tasks"] for one in raw]
-        rates = [one["rate"] for one in raw]
+        numbers = [one["rate"] for one in raw]
     except KeyError:
         return check(raw)
     texts = {type(one.get(name)) for name in ("gpu_type", "within", "technique") for one in raw}
-    if not {*map(type, rates)} <= _NUMBERS or not texts <= _TEXTS or {*map(type, tasks)} != {list}:
+    if (
+        not {*map(type, numbers)} <= _NUMBERS
+        or not texts <= _TEXTS
+        or {*map(type, tasks)} != {list}
+    ):
+        return check(raw)
+    try:
+        rates = [*map(float, numbers)]
+    except OverflowError:
+        return check(raw)
+    if not all(map(math.isfinite, rates)):
         return check(raw)
     groups = [*chain.from_iterable(tasks)]
     if {*map(type, groups)} != {dict}:
@@ -139,7 +158,7 @@ def table_or_models(raw: Any, check: Handler) -> Any:
             return check(raw)
         _KNOWN.update(zip(new, map(Way, models), strict=True))
     try:
-        return Table(raw, check, [_KNOWN[key] for key in keys])
+        return Table(raw, check, [_KNOWN[key] for key in keys], rates)
     except KeyError:  # another thread has forgotten them, or this one
         return check(raw)
 

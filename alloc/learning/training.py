@@ -278,6 +278,7 @@ def train(
                 f"{path}: is there already; resume it, or name another folder for a new run."
             )
         before_s = _take_up(trainer, path)
+    trainer.elsewhere_s = 0.0  # that of an earlier call is in the checkpoint
     began_s = time.process_time()
 
     def spent_s() -> float:

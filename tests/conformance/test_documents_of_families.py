@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,9 @@ import pytest
 from problems_of_families import answered, tiny_problems
 
 import alloc
-from alloc.documents.kinds import KINDS
+from alloc.documents.descriptions import DESCRIPTIONS
+from alloc.documents.kinds import _SAID, KINDS
+from alloc.documents.shapes import SHAPES
 from alloc.errors import InstanceError
 from alloc.families import FAMILIES, load
 from alloc.family import path_of
@@ -182,6 +185,12 @@ def test_documents_find_every_class_by_the_path_that_its_family_names() -> None:
     for family in FAMILIES.values():
         for path in (family.problem, family.solution):
             assert path == "numpy:ndarray" or path_of(load(path)) == path
+
+
+@pytest.mark.parametrize("table", [SHAPES, DESCRIPTIONS, _SAID])
+def test_every_class_that_documents_treat_in_its_own_way_is_there(table: Mapping[str, Any]) -> None:
+    """They go by paths, and a class that has moved would lose its noun in messages, and words."""
+    assert [path for path in table if path_of(load(path)) != path] == []
 
 
 def test_every_class_whose_answers_are_told_in_other_words_is_there() -> None:

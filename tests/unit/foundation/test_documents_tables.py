@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import math
 from typing import Any
 
 import pytest
@@ -35,6 +36,7 @@ PARSE = format_of("instance").parse
 SCALARS = st.sampled_from(
     [
         *(None, True, False, 0, 1, 2, -1, 1.0, 2.5, 0.0, -0.0, 10**400, 2**63, 1e308),
+        *(math.nan, math.inf, -math.inf),
         *("", " ", "v100", "worker", "host", "x" * 200, [], {}, [1], {"a": 1}),
     ]
 )
@@ -115,6 +117,18 @@ def test_whatever_is_in_a_table_is_read_or_refused_as_one_at_a_time(data: st.Dat
         found = answer(raw)
         assert found == expected
         assert of_types(found) == of_types(expected)
+
+
+@pytest.mark.parametrize("rate", [math.nan, math.inf, -math.inf, 10**400, -(10**400), -1, 10**30])
+def test_a_rate_that_is_no_number_of_a_document_is_refused(
+    rate: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is of the right type, and yet nothing that a configuration can be made of."""
+    raw = copy.deepcopy(PLAIN)
+    next(iter(raw["configuration_sets"].values()))[3]["rate"] = rate
+    found = answer(raw)
+    assert found == one_at_a_time(raw, monkeypatch)
+    assert isinstance(found, Instance) == (rate == 10**30)
 
 
 def test_a_number_that_equals_another_is_not_taken_for_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -167,6 +167,32 @@ def test_rollouts_on_workers_train_the_same_weights(tmp_path: Path, kind: str) -
     assert hours > 0
 
 
+def test_threads_change_no_network_that_another_plays_with(tmp_path: Path) -> None:
+    """Rollouts may set the weights of what they are given, so threads of one process play none."""
+    alone = ActorCriticTraining(tiny_selector(), PLAN, seed=3)
+    train(alone, tmp_path / "alone")
+    beside = ActorCriticTraining(tiny_selector(), PLAN, seed=3)
+    crews: list[object] = []
+    train(
+        beside,
+        tmp_path / "beside",
+        report=lambda step, total, said: crews.append(beside.crew),
+        jobs=2,
+        parallel="threading",
+    )
+    assert crews == [None] * beside.steps
+    assert beside.elsewhere_s == 0.0
+    assert same(alone, beside)
+
+
+def test_what_workers_did_for_an_earlier_call_counts_once(tmp_path: Path) -> None:
+    """It is in the checkpoint, from which a later call with the same trainer goes on."""
+    training = ActorCriticTraining(tiny_selector(), PLAN, seed=3)
+    train(training, tmp_path, stop=lambda: training.step == 1)
+    training.elsewhere_s = 3600 * 1e6
+    assert train(training, tmp_path, stop=lambda: training.step == 2) < 1e5
+
+
 def die(instance: Any) -> None:
     os._exit(1)
 
