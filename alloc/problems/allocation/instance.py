@@ -12,11 +12,10 @@ from operator import attrgetter
 from alloc.errors import InstanceError, nearest
 from alloc.packing import HostPool
 from alloc.problems import Problem
+from alloc.problems.allocation.conditions import require_moving, require_tables
 from alloc.problems.allocation.misfit import misfit as misfit
 from alloc.problems.allocation.misfit import unfit
-from alloc.problems.allocation.moving import require_moving
 from alloc.problems.allocation.outages import Downtime, Outage
-from alloc.problems.allocation.slowdown import check_tables
 from alloc.problems.allocation.solution import Assignment
 from alloc.problems.allocation.terms import Affinity as Affinity
 from alloc.problems.allocation.terms import Moves as Moves
@@ -149,7 +148,10 @@ class Instance(Problem):
         if self.move_s:
             is_plain = self.slot_s is None and not (self.running or self.outages)
             require_moving(self.move_s, self.unfolded.jobs, where, is_plain=is_plain)
-        check_tables(self)
+        if self.interference:
+            obstacle = "outages" if self.outages else None
+            obstacle = "no slots" if self.slot_s is None else obstacle
+            require_tables(self.interference, self.unfolded.jobs, where, obstacle)
 
     @cached_property
     def downtime(self) -> Downtime:

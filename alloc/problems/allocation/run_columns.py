@@ -172,7 +172,7 @@ def _counted(count: object) -> int:
     """Return a number of tasks from 0 to `MAX_TASKS`, rounded up; 0 for what is no number."""
     if not isinstance(count, Real) or math.isnan(count):
         return 0
-    return math.ceil(min(max(count, 0), MAX_TASKS))
+    return math.ceil(min(max(float(count), 0.0), MAX_TASKS))
 
 
 def _shares(kind: Configuration) -> bool:

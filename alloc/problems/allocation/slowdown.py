@@ -11,14 +11,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from alloc.errors import InstanceError
+from alloc.problems.allocation.instance import Instance
 from alloc.problems.allocation.solution import Assignment, Run, TaskPlacement
 from alloc.workload.interference import InterferenceTable
-
-if TYPE_CHECKING:
-    from alloc.problems.allocation.instance import Instance
 
 Gpu = tuple[str, int]
 """Host id and position of a GPU on it."""
@@ -41,43 +37,6 @@ class Piece:
 
     run: Run
     factor: float
-
-
-def check_tables(instance: Instance) -> None:
-    """Refuse tables that do not fit the instance.
-
-    Raises
-    ------
-    InstanceError
-        If time has no slots, hosts fail, a GPU type has two tables, or a job that may share a GPU
-        has no model that is in the tables.
-    """
-    tables, where = instance.interference, f'instance "{instance.name}"'
-    if not tables:
-        return
-    if instance.slot_s is None or instance.outages:
-        what = "no slots" if instance.slot_s is None else "outages"
-        raise InstanceError(
-            f"{where}: has interference and {what}; speeds beside other jobs are worked out slot "
-            "by slot, on hosts that stay up."
-        )
-    types = [table.gpu_type for table in tables]
-    for gpu_type in types:
-        if types.count(gpu_type) > 1:
-            raise InstanceError(f'{where}: has two interference tables of "{gpu_type}"; keep one.')
-    for job in instance.unfolded.jobs:
-        for configuration in job.configurations:
-            if not any(group.shares_gpu for group in configuration.tasks):
-                continue
-            for table in tables:
-                if configuration.gpu_type not in (None, table.gpu_type):
-                    continue
-                if job.model is None:
-                    raise InstanceError(
-                        f'job "{job.id}": may share a GPU of type "{table.gpu_type}" and names no '
-                        "model; give one of the interference table's."
-                    )
-                table.position(job.model)
 
 
 def sharing(instance: Instance, run: Assignment | Run) -> tuple[TaskPlacement, ...]:

@@ -30,8 +30,6 @@ _JOBS_EACH = 12
 """Jobs for each such sequence."""
 _CLOSE = 2e-5
 """Relative distance of a proved peak from one not proved at which the search ends."""
-_MAX_OF_A_COLUMN = 1e4
-"""Bound of every column: sequences of all units are far fewer."""
 
 
 class SequenceMaster:
@@ -132,6 +130,8 @@ class _Master:
         ]
         self._row = {pair: num_jobs + k for k, pair in enumerate(self._pairs)}
         self._first_total = num_jobs + len(self._pairs)
+        # No column is needed more often than there are units that all jobs take together.
+        self._most = num_jobs * max(float(modes.amount.max(initial=0.0)), 1.0)
         self._at_once = max(_AT_ONCE, num_jobs // _JOBS_EACH)
         self._program = LinearProgram(presolve=False, method="simplex")
         pairs = len(self._pairs)
@@ -160,7 +160,7 @@ class _Master:
         self._program.add_columns(
             np.array([cost for cost, _ in columns]),
             np.zeros(len(columns)),
-            np.full(len(columns), _MAX_OF_A_COLUMN),
+            np.full(len(columns), self._most),
             np.concatenate([[0], np.cumsum(lengths)[:-1]]).astype(np.int32),
             np.array([row for row, _ in entries], dtype=np.int32),
             np.array([value for _, value in entries]),
