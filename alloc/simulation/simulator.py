@@ -285,7 +285,8 @@ def simulate(
         Time at which to stop even if jobs are left; they count as unfinished. None: run until all
         jobs are complete, and raise if that will never be.
     check
-        Whether the checker checks the whole schedule once more in the end.
+        Whether the checker checks the whole schedule in the end: once more, and that of a stream of
+        plain gangs for the only time. ``verified`` of the result says so.
     progress
         Called with the number of completed jobs and of all jobs at each completion.
     keep_interrupted
