@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import cached_property
-from numbers import Real
 
 import numpy as np
 import numpy.typing as npt
@@ -170,9 +169,9 @@ class RunColumns:
 
 def _counted(count: object) -> int:
     """Return a number of tasks from 0 to `MAX_TASKS`, rounded up; 0 for what is no number."""
-    if not isinstance(count, Real) or math.isnan(count):
+    if not isinstance(count, int | float | np.integer | np.floating) or not count > 0:
         return 0
-    return math.ceil(min(max(float(count), 0.0), MAX_TASKS))
+    return MAX_TASKS if count >= MAX_TASKS else math.ceil(count)
 
 
 def _shares(kind: Configuration) -> bool:

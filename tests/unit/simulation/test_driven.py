@@ -54,6 +54,7 @@ def test_driving_by_hand_is_simulating(name: str, slot_s: float | None) -> None:
         result = driven.result()
         assert result.schedule == by_itself.schedule
         assert result.completion_s == by_itself.completion_s
+        assert {j: driven.completion_s(j) for j in result.completion_s} == result.completion_s
         assert result.end_s == by_itself.end_s
         assert result.scheduler == name
         assert len(result.decision_s) == len(by_itself.decision_s)
