@@ -128,6 +128,20 @@ def test_weights_that_differ_by_a_billion_prove_nothing_false() -> None:
         assert result.bound <= best * (1 + 1e-9)
 
 
+@pytest.mark.parametrize("whole_s", [0.0, 7.0])
+def test_a_due_date_close_to_a_whole_second_is_no_whole_second(whole_s: float) -> None:
+    """Found by enumeration: what was late by less than a billionth of a second counted double."""
+    ways = (speed(2, 1.0),)
+    jobs = tuple(
+        gang(f"j{n}", ways, 3e-11, arrival_s=whole_s, due_date_s=whole_s + 1.5e-11)
+        for n in range(2)
+    )
+    instance = Instance("short", boxes(1, 2), jobs)
+    best = min(value_of("tardiness", jobs, ends) for ends in best_ends(instance))
+    result = alloc.solve(instance, "moldable", objective="tardiness")
+    assert (result.status, result.objective) == ("optimal", pytest.approx(best, rel=1e-3))
+
+
 def test_an_answer_is_never_worse_than_its_start() -> None:
     instance = drawn(5, 8)
     data = moldable_data(instance, "weighted_jct")
