@@ -87,7 +87,7 @@ from alloc.formulation import BuiltModel, PyomoModel
 from alloc.models.moldable.data import Array, MoldableData, moldable_data
 from alloc.models.moldable.serial import by_choices
 from alloc.models.named import Names, configuration_names, name_variables
-from alloc.models.timed import TimedModel
+from alloc.models.timed import TimedModel, timed
 from alloc.objectives import Held
 from alloc.problems.allocation.instance import Instance
 from alloc.problems.allocation.solution import Schedule
@@ -142,7 +142,7 @@ def build_pyomo(instance: Instance, objective: str, held: Sequence[Held] = ()) -
     model.P = pyo.Var(model.I, model.NG, domain=pyo.Binary)
     pairs = [(i, k) for i in model.I for k in model.I if i < k]
     model.A = pyo.Var(pairs, domain=pyo.Binary)
-    model.S = pyo.Var(model.I, model.NG, bounds=lambda _, i, n, g: (release[i], last))
+    model.S = pyo.Var(model.I, model.NG, bounds=timed(lambda _, i, n, g: (release[i], last)))
     model.T = pyo.Var(model.I, bounds=lambda _, i: (release[i], last))
     model.C = pyo.Var(bounds=(0, last))
 

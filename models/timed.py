@@ -2,28 +2,37 @@
 
 from __future__ import annotations
 
+import logging
+import sys
 from collections.abc import Callable, Iterator
 from functools import wraps
 from typing import Any
 
 import pyomo.environ as pyo
 
-from alloc.clock import check_time, time_is_up
+from alloc.clock import check_time
+from alloc.errors import OutOfTime
 
 Rule = Callable[..., Any]
 
 
 def timed(rule: Rule) -> Rule:
-    """Return a rule of an indexed constraint that makes no more rows when the time is up.
-
-    It raises nothing, which Pyomo would log as a failure: `TimedModel` does, after the constraint.
-    """
+    """Return a rule, of rows or of bounds of variables, that raises `OutOfTime` when time is up."""
 
     @wraps(rule)
     def in_time(*arguments: Any) -> Any:
-        return pyo.Constraint.Skip if time_is_up() else rule(*arguments)
+        check_time()
+        return rule(*arguments)
 
     return in_time
+
+
+def _is_failure(record: logging.LogRecord) -> bool:
+    """Return whether Pyomo reports more than that the time is up, which it takes for a failure."""
+    return not isinstance(sys.exc_info()[1], OutOfTime)
+
+
+logging.getLogger("pyomo.core").addFilter(_is_failure)
 
 
 class TimedModel(pyo.ConcreteModel):  # type: ignore[misc]  # Pyomo has no types
@@ -43,8 +52,6 @@ class TimedModel(pyo.ConcreteModel):  # type: ignore[misc]  # Pyomo has no types
         """Add a component, as Pyomo's own."""
         check_time()
         super().add_component(name, val)
-        # Else rows that were left out would be missing in a model that looks whole.
-        check_time()
 
     def component_data_objects(self, *arguments: Any, **options: Any) -> Iterator[Any]:
         """Yield rows, variables and so on, as Pyomo's own: what writes a model out asks here."""

@@ -181,7 +181,7 @@ class PricesOfTime:
     costs
         What completions cost.
     edges
-        The grid between whose moments a price is constant, from 0 on, shape (K + 1,).
+        The grid between whose moments a price is constant, shape (K + 1,).
     """
 
     def __init__(self, pool: Pool, costs: JobCosts, edges: Array) -> None:

@@ -149,8 +149,10 @@ def _by_flows(data: MoldableData, model: TimedModel) -> Drawn:
             use.setdefault((j, row), []).append((amount, mode))
     most = {key: max(amount for amount, _ in own) for key, own in use.items()}
     pairs = [(j, k) for j in jobs for k in jobs if j != k]
-    check_time()
-    flows = [(j, k, r) for j, k in pairs for r in model.R if (j, r) in use and (k, r) in use]
+    flows: list[tuple[int, int, int]] = []
+    for j, k in pairs:
+        check_time()
+        flows += [(j, k, r) for r in model.R if (j, r) in use and (k, r) in use]
     flows += [(-1, k, r) for k, r in use]
     model.x = pyo.Var(model.M, domain=pyo.Binary)
     model.S = pyo.Var(model.J, bounds=lambda _, j: (float(data.release[j]) / unit_s, latest))

@@ -92,15 +92,17 @@ class UnitSequences:
         slot_s, end = data.instance.slot_s, float(deadline.max())
         if slot_s is not None:
             end = math.ceil(end / slot_s - _ROUNDING) * slot_s
-        length = max(end - self._origin, 1e-300)
+        span_s = max(end - self._origin, 1e-300)
         most = min(max(_WORK // max(len(modes.job), 1), _MIN_CELLS), _MAX_CELLS)
         base = 1.0 if slot_s is None else slot_s
         # A power of two of a second or slot: what is whole then stays exact.
-        self._cell_s = base * 2.0 ** math.ceil(math.log2(length / base / most))
-        self.cells = math.floor(length / self._cell_s + _ROUNDING)
+        self._cell_s = base * 2.0 ** math.ceil(math.log2(span_s / base / most))
+        self.cells = math.floor(span_s / self._cell_s + _ROUNDING)
         self.able = data.release[modes.job] + modes.run <= deadline[modes.job] * (1 + _ROUNDING)
         self._begin = self.cell(data.release)
-        self._length = np.floor(modes.hold / self._cell_s).astype(np.int64)
+        # Of a way that is too long the cells may be more than an integer holds.
+        length = np.minimum(modes.hold / self._cell_s, self.cells + 1.0)
+        self._length = np.floor(length).astype(np.int64)
         self._order = np.argsort(data.release, kind="stable").tolist()
         self._of_job: list[list[int]] = [[] for _ in range(data.num_jobs)]
         for m in np.flatnonzero(self.able).tolist():
@@ -113,8 +115,8 @@ class UnitSequences:
 
     def cell(self, moment_s: Array) -> Index:
         """Return the cells that moments are in, rounded down."""
-        cells = np.floor((moment_s - self._origin) / self._cell_s).astype(np.int64)
-        return np.minimum(cells, self.cells)
+        cells = np.minimum((moment_s - self._origin) / self._cell_s, float(self.cells))
+        return np.floor(cells).astype(np.int64)
 
     def fits(self, sequence: tuple[int, ...]) -> bool:
         """Return whether a sequence of modes, by release, is over in time."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import logging
 import threading
+from contextlib import suppress
 from types import SimpleNamespace
 
 import pyomo.environ as pyo
@@ -82,7 +83,7 @@ def test_no_row_of_a_pyomo_model_is_made_once_time_is_up(name, monkeypatch):
         if not (isinstance(val, pyo.Constraint) and val.is_indexed()):
             add(self, component, val)
             return
-        with time_limit(0.0):
+        with time_limit(0.0), suppress(OutOfTime):
             add(self, component, val)
         late.extend([component] * bool(len(val)))
 

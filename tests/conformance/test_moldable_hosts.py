@@ -127,6 +127,34 @@ def test_jobs_that_take_no_whole_cell_of_time_prove_nothing_false() -> None:
     assert proved_by_sequences(data, 1e9, of_hosts=True) <= best * (1 + 1e-9)
 
 
+def test_a_way_that_takes_far_too_long_for_any_deadline_is_in_no_sequence() -> None:
+    """Its cells of time were more than an integer holds, and numpy warned of the cast."""
+    ways = (speed(1, 1e-21), speed(2, 1.0))
+    jobs = tuple(
+        Job(f"j{n}", 0.0, 1e-9 * (n + 1), ways, elasticity="moldable", preemptible=False)
+        for n in range(4)
+    )
+    data = moldable_data(Instance("far", cluster(1, 2), jobs), "makespan")
+    assert proved_by_sequences(data, 1e-7, of_hosts=True) == pytest.approx(1e-8, rel=1e-3)
+
+
+@pytest.mark.parametrize("slot_s", [None, 60.0])
+def test_prices_of_time_do_not_depend_on_when_the_first_job_arrives(slot_s: float | None) -> None:
+    """The grid began at 0, and of a million seconds hardly a moment was where jobs run."""
+    instance = generated("late", num_jobs=12, num_hosts=2, seed=21).replace(slot_s=slot_s)
+    bounds = []
+    for begin_s in (0.0, 6e6):
+        late = tuple(job.replace(arrival_s=job.arrival_s + begin_s) for job in instance.jobs)
+        data = moldable_data(instance.replace(jobs=late), "weighted_jct")
+        classes, plan = host_classes(data), by_ways(data, range(12), [-1] * 12)
+        assert classes is not None
+        exact = Exact(data, classes, Settings(60.0), lambda line: None)
+        end_s = begin_s + 1.25 * (float(plan.completion.max()) - begin_s)
+        prices = exact.prices(value_of(data, plan), end_s)
+        bounds.append(math.fsum(prices.least) - prices.offered(modes_of(data, classes).total))
+    assert bounds[1] == pytest.approx(bounds[0], rel=1e-2)
+
+
 def test_worths_of_any_kind_prove_no_deadline_missed_that_is_kept() -> None:
     rng = np.random.default_rng(0)
     for seed in range(6):

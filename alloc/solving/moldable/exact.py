@@ -225,7 +225,7 @@ class Exact:
         data, modes = self._data, self._modes
         pool = Pool(data, modes.job, modes.run, modes.hold, modes.amount / modes.total)
         number = int(np.clip(_CELLS // len(modes.job), _MIN_MOMENTS, _MAX_MOMENTS))
-        edges: Array = np.linspace(0.0, last_s, number + 1)
+        edges: Array = np.linspace(float(data.release.min()), last_s, number + 1)
         factor = _VALUE / value
         priced = PricesOfTime(pool, data.target.level.scaled(factor).jobs, edges)
         shape = (len(modes.total), number)

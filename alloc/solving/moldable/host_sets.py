@@ -15,7 +15,7 @@ them).
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -202,7 +202,8 @@ class HostProgram:
                 if not some:
                     return None
                 states, is_whole = _varied(states, max_states), False
-            every.append(states)
+            # What is read of them later are their jobs and costs; moments take most of the memory.
+            every.append(replace(states, free=np.empty((0, units))))
         return self._best(every, limit, is_whole)
 
     def _started(

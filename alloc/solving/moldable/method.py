@@ -74,7 +74,7 @@ _CELLS = 60_000
 """Ways times moments of the grid of prices: an evaluation takes some milliseconds."""
 _MIN_MOMENTS, _MAX_MOMENTS = 40, 240
 _AHEAD = 1.25
-"""The grid of prices ends this much after the best schedule: beyond, time is free."""
+"""Times the length of the best schedule, so long is the grid of prices: beyond, time is free."""
 _VALUE = 1000.0
 """Value of the incumbent in the units of the ascent, whose smallest step is absolute."""
 
@@ -275,6 +275,8 @@ class _Search:
         if self.plan is not None:
             ends = self.plan.completion
         peaks = [least_peak(pool, peak, float(peak.at(ends).max()), solve) for peak in level.peaks]
+        alone = float(level.jobs.at(data.earliest_end).sum())
+        self._raise(alone + sum(peaks), "recomputed")  # an interrupt loses no bound
         modes = self._modes
         if len(modes.total) and len(modes.job) <= _MAX_MODES:
             master = SequenceMaster(modes, self._by(_SEQUENCES))
@@ -282,7 +284,6 @@ class _Search:
                 master.least_peak(peak, low, float(peak.at(ends).max()))
                 for peak, low in zip(level.peaks, peaks, strict=True)
             ]
-        alone = float(level.jobs.at(data.earliest_end).sum())
         self._peaks = sum(peaks)
         self._raise(alone + self._peaks, "recomputed")
         if self._is_sum:
@@ -371,19 +372,21 @@ class _Search:
     def _last_moment(self) -> float:
         """Return where the grid of prices ends, seconds."""
         end_s = self.data.end_of_all if self.plan is None else float(self.plan.completion.max())
-        return max(_AHEAD * end_s, float(self.data.release.max()) * (1 + 1e-9))
+        first, last = float(self.data.release.min()), float(self.data.release.max())
+        return max(first + _AHEAD * (end_s - first), last * (1 + 1e-9))
 
     def _priced(self, pool: Pool, brief: Settings) -> float:
         """Return the bound of prices of time on the costs of single jobs."""
         data, level = self.data, self.data.target.level
         number = int(np.clip(_CELLS / len(pool.job), _MIN_MOMENTS, _MAX_MOMENTS))
         slot_s = data.instance.slot_s
-        last = self._last_moment()
+        begin, last = float(data.release.min()), self._last_moment()
         if slot_s is None:
-            edges: Array = np.linspace(0.0, last, number + 1)
+            edges: Array = np.linspace(begin, last, number + 1)
         else:
-            each = max(math.ceil(last / slot_s / number), 1)
-            slots = np.arange(0, math.ceil(last / slot_s) + each + 1, each)
+            first = round(begin / slot_s)
+            each = max(math.ceil((last / slot_s - first) / number), 1)
+            slots = np.arange(first, math.ceil(last / slot_s) + each + 1, each)
             edges = np.asarray(slots * slot_s, dtype=np.float64)
         upper = self.value if math.isfinite(self.value) else 10 * abs(self.bound)
         factor = _VALUE / max(abs(upper), 1e-300)
