@@ -131,10 +131,12 @@ class HostQueue:
                 return self._taken(h)
 
     def pop_upto(self, key: Key) -> int | None:
-        """Take out whoever comes first of all that wait under a key or a lesser one, if any."""
-        keys = self._keys[: bisect_right(self._keys, key)]
-        heads = [h for h in map(self._head, keys) if h is not None]
-        return self._taken(min(heads)) if heads else None
+        """Take out the first of those that wait under the greatest key up to some, if any do."""
+        for own in reversed(self._keys[: bisect_right(self._keys, key)]):
+            h = self._head(own)
+            if h is not None:
+                return self._taken(h)
+        return None
 
     def _taken(self, h: int) -> int:
         heappop(self._heaps[self._key.pop(h)])

@@ -48,7 +48,7 @@ class Mending:
         Returns
         -------
         ndarray or None
-            The first stage, complete; None if there is nothing to change.
+            The first stage, complete; None if there is nothing to change, or no time for it.
         """
         of_pools, of_classes = self._missing(found)
         values = point.copy()
@@ -59,15 +59,22 @@ class Mending:
             return float(values[column] - point[column])
 
         for (pool, spot, t), gpus in sorted(of_pools.items(), key=lambda item: item[0][2]):
+            if self._is_late():
+                return None
             lacking = gpus if spot else gpus - gained(pool, t)
             if lacking > 0:
                 more = None if spot else self._with_hosts(values, pool, t, lacking)
                 values = self._without_jobs(values, pool, spot, t, gpus) if more is None else more
         for (c, t), gpus in sorted(of_classes.items(), key=lambda item: item[0][1]):
+            if self._is_late():
+                return None
             need = self._need(values, c, t, gpus)
             if not any(gained(pool, t) >= most for pool, most in need.items()):
                 values = self._with_place(values, c, t, need)
         return None if np.array_equal(values, point) else values
+
+    def _is_late(self) -> bool:
+        return self.relaxation.seconds_left() <= 0
 
     def _missing(
         self, found: Mapping[Task, BlockValue]

@@ -83,6 +83,24 @@ def test_what_gangs_in_slices_take_is_not_given_again(rule: Rule) -> None:
     assert not alloc.verify(problem.instance, problem.data.allocation(gangs.counts()))
 
 
+@pytest.mark.parametrize(("tasks", "where"), [(1, "two"), (2, "two"), (3, "three"), (4, "four")])
+def test_a_gang_that_one_host_holds_goes_to_the_tightest(tasks: int, where: str) -> None:
+    """Not to the first one that holds it: larger ones are kept for larger gangs."""
+    rooms = {"four": 4, "two": 2, "three": 3}
+    kinds = tuple(alloc.HostType(f"{n} GPUs", n, "x") for n in rooms.values())
+    hosts = tuple(alloc.Host(name, f"{n} GPUs") for name, n in rooms.items())
+    # The largest gang waits too: a rule looks no further than it.
+    gangs_of = [
+        (alloc.Configuration((alloc.TaskGroup("w", number, 1000),), 1.0),) for number in (tasks, 5)
+    ]
+    jobs = tuple(alloc.Job(f"j{n}", 0.0, 1.0, ways) for n, ways in enumerate(gangs_of))
+    problem = Problem(PlacementData.of(Instance("t", alloc.Topology("c", kinds, hosts), jobs)))
+    gangs = Gangs(problem, problem.data.initial)
+    put_down_by(gangs, [0], ("tightest", "fullest"))
+    (placed,) = problem.data.allocation(gangs.counts()).assignments
+    assert {task.host for task in placed.tasks} == {where}
+
+
 @pytest.mark.parametrize("seed", range(6))
 def test_gangs_taken_off_and_put_down_again_stand_as_they_did(seed: int) -> None:
     """What stands, what is used and what is counted agree whatever was moved."""

@@ -90,6 +90,18 @@ def test_what_cannot_be_mended_is_left() -> None:
     raise AssertionError("it goes round in circles")
 
 
+def test_nothing_is_mended_once_the_time_is_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many pools go short in however many quarters."""
+    room = (Site("north", 600.0, power_kw=3000.0), Site("cloud"))
+    problem = without_cloud(sites=room, tightening=margins(train=44.0))
+    relaxation = Decomposition(SizingData(problem), Settings(), 1e-3).relaxation
+    point = relaxation.completing.from_plan(without(problem))
+    found = relaxation.value(point, relaxation.tasks, keep=True)
+    assert Mending(relaxation).mend(point, found) is not None
+    monkeypatch.setattr(relaxation, "seconds_left", lambda: 0.0)
+    assert Mending(relaxation).mend(point, found) is None
+
+
 @pytest.mark.parametrize("seed", range(6))
 def test_plans_without_margins_become_plans_with_them(seed: int) -> None:
     """Whatever the sites and classes; and every one of them is a plan by the checker."""
