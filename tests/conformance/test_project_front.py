@@ -19,6 +19,7 @@ from alloc.problems.project_front import amount_used, priced
 from alloc.solving import solver
 from alloc.solving.project import front as fronts
 from alloc.solving.project.front import evolved_front, exact_front
+from alloc.solving.solver import solve_within
 
 
 def drawn(seed: int) -> ProjectProblem:
@@ -88,7 +89,7 @@ def test_the_exact_front_is_the_one_of_all_modes_and_orders(seed):
 @pytest.mark.parametrize("seed", range(4))
 def test_what_is_proved_of_a_front_that_is_cut_short_is_true(monkeypatch, seed):
     """A least makespan does not prove that there is no plan as short that uses up less."""
-    problem, ask = drawn(seed), fronts.solve_within
+    problem, ask = drawn(seed), solve_within
     monkeypatch.setattr(
         fronts, "_thriftier", lambda within, resource, plan, value, settings: (plan, False)
     )

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import subprocess
 import sys
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -18,11 +20,22 @@ from strategies import certificates, instances, results, solutions
 from alloc.documents import canonical_json, format_of, json_schema
 from alloc.documents.reading import save
 from alloc.problems.allocation.instance import Affinity, Instance, Moves, Tenant
+from alloc.problems.allocation.outages import Outage
 from alloc.problems.allocation.solution import Assignment
 from alloc.result import Result
-from alloc.topology import Topology
+from alloc.topology import HostType, Topology, flat_cluster
 from alloc.topology.topology import HOST
-from alloc.workload import PlacementRules, Slice, Spread, Stage
+from alloc.workload import (
+    Configuration,
+    InterferenceTable,
+    Job,
+    PlacementRules,
+    Slice,
+    Spread,
+    Stage,
+    TaskGroup,
+    rigid_gang,
+)
 
 VALIDATORS = {
     kind: Draft202012Validator(json_schema(kind))
@@ -214,6 +227,66 @@ def test_every_field_of_a_job_is_changed_above() -> None:
     covered = {name.replace(" ", "_").removesuffix("_s") for name in CHANGES}
     fields_of_job = {field.name.removesuffix("_s") for field in fields(Job)} - {"configurations"}
     assert fields_of_job <= covered
+
+
+def _whole(**fields: Any) -> Instance:
+    """Return two jobs that run once, each on a GPU or half of one, on a host of two."""
+    ways = (rigid_gang(1), Configuration((TaskGroup("worker", 1, 500),), 1.0))
+    once: dict[str, Any] = {"elasticity": "moldable", "preemptible": False, "model": "bert"}
+    jobs = tuple(Job(name, 0.0, 60.0, ways, **once) for name in "ab")
+    pair = flat_cluster("pair", HostType("box", 2, "v100", 8000, 1024), 1)
+    return Instance("base", pair, jobs).replace(**fields)
+
+
+_TABLE = InterferenceTable("v100", ("bert",), np.ones(1), np.full((1, 1), 0.5))
+_WHOLE_GPUS = {"jobs": tuple(j.replace(configurations=(rigid_gang(1),)) for j in _whole().jobs)}
+FIELDS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "name": ({}, {"name": "other"}),
+    "topology": ({}, {"topology": _one_more_host(_whole().topology)}),
+    "jobs": ({}, _WHOLE_GPUS),
+    "slot_s": ({}, {"slot_s": 60.0}),
+    "horizon_s": ({}, {"horizon_s": 600.0}),
+    "tenants": ({}, {"tenants": (Tenant("red", 1000),)}),
+    "running": ({}, {"running": (Assignment("a", 0),)}),
+    "affinities": ({}, {"affinities": (Affinity("apart", HOST, ("a", "b")),)}),
+    "moves": ({}, {"moves": Moves(budget=1)}),
+    "outages": ({}, {"outages": (Outage("host-0", 60.0, 120.0),)}),
+    "move_s": (_WHOLE_GPUS, {"move_s": 0.5}),
+    "interference": ({"slot_s": 60.0}, {"interference": (_TABLE,)}),
+}
+"""For each field of an instance what it needs of others, and another value of it."""
+
+
+@pytest.mark.parametrize("field", FIELDS)
+def test_a_field_of_an_instance_is_kept_and_is_part_of_the_fingerprint(field: str) -> None:
+    """Also those that most instances cannot have, as times to move and interference."""
+    needed, change = FIELDS[field]
+    assert field in change
+    base = _whole(**needed)
+    changed = base.replace(**change)
+    assert changed.fingerprint != base.fingerprint
+    again = format_of("instance").parse(valid("instance", save(changed)))
+    assert again == changed
+    assert getattr(again, field) == change[field]
+    assert again.fingerprint == changed.fingerprint
+
+
+def test_every_field_of_an_instance_is_changed_above() -> None:
+    """A field added to Instance later must be kept and be part of the fingerprint too."""
+    from dataclasses import fields
+
+    assert {field.name for field in fields(Instance)} - {"description"} == {*FIELDS}
+
+
+@pytest.mark.parametrize("change", [{"alone": 2.0}, {"beside": 0.25}, {"gpu_type": "a100"}])
+def test_the_fingerprint_sees_every_number_of_a_table(change: dict[str, Any]) -> None:
+    shapes = {"alone": (1,), "beside": (1, 1)}
+    values: dict[str, Any] = {
+        k: np.full(shapes[k], v) if k in shapes else v for k, v in change.items()
+    }
+    base = _whole(slot_s=60.0, interference=(_TABLE,))
+    other = base.replace(interference=(dataclasses.replace(_TABLE, **values),))
+    assert other.fingerprint != base.fingerprint
 
 
 @pytest.mark.long

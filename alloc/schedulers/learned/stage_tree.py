@@ -69,8 +69,8 @@ TREE = Path(__file__).parent / "policies" / "decima-tree.json"
 """The tree that alloc ships."""
 
 _TIE = 1e-6
-"""Of two ways with one score the job, then the stage, then the speed decides: less than scores
-differ by between two leaves."""
+"""Of two ways with one score the job, then the stage, then the speed decides, and all ways together
+by less than the scores of two leaves differ, which have four decimals."""
 
 Array = npt.NDArray[np.float64]
 
@@ -171,7 +171,7 @@ class StageTree:
         score = self.score(rows)
         # Fewer jobs before, then fewer stages before, then the less slow.
         order = np.lexsort((rows[:, 5], rows[:, 1], rows[:, 0]))
-        score[order] -= _TIE * np.arange(len(score))
+        score[order] -= _TIE * np.arange(len(score)) / max(len(score), 1)
         return {SCORE: score}
 
     def score(self, rows: Array) -> Array:

@@ -149,6 +149,11 @@ def _require(instance: Instance) -> None:
                 f'makespan bound: job "{job.id}" does not run as one task on a GPU or on half of '
                 "one or more; leave it out."
             )
+        if job.model is None:
+            raise UnsupportedFeatureError(
+                f'makespan bound: job "{job.id}" names no model; give one of the interference '
+                "tables."
+            )
 
 
 def _is_small(job: Job) -> bool:

@@ -15,6 +15,7 @@ from alloc.instances.projects import generate_staged
 from alloc.objectives import objective
 from alloc.problems.allocation.instance import Instance
 from alloc.schedulers import make_scheduler
+from alloc.schedulers.learned import stage_tree
 from alloc.schedulers.learned.kinds import feature_spec
 from alloc.schedulers.learned.stage_graph import (
     StageGraphDecider,
@@ -242,6 +243,16 @@ def test_ties_of_a_tree_go_to_the_job_with_least_work_for_its_weight(tmp_path: P
     starts = {r.job: (r.start_s, r.configuration) for r in run.schedule.runs}
     assert starts["r/x"] == (0.0, 0)
     assert starts["q/a"] == (0.0, 1), "as fast as what is left allows"
+
+
+def test_ties_of_many_ways_never_outweigh_a_score(monkeypatch):
+    """The best of a thousand ways is behind all others but in its score, by one last decimal."""
+    rows = np.zeros((1000, len(COLUMNS)))
+    rows[-1, COLUMNS.index("jobs before")], rows[-1, COLUMNS.index("GPUs")] = 9.0, 1.0
+    monkeypatch.setattr(stage_tree, "tree_columns", lambda shown: rows)
+    score = StageTree(Split("GPUs", 0.5, Leaf(0.0), Leaf(1e-4)))({})["score"]
+    assert score.argmax() == 999
+    assert (np.diff(score[:999]) < 0).all()
 
 
 @pytest.mark.parametrize("name", ["decima", "decima-tree"])

@@ -342,3 +342,7 @@ def test_the_bound_says_what_it_does_not_take():
     bare = instance("a").replace(interference=())
     with pytest.raises(UnsupportedFeatureError, match='"v100" has no interference table'):
         makespan_bound(bare)
+    whole = Job("w", 0.0, 60.0, (WHOLE,))
+    halves = instance("a").jobs[0].replace(configurations=(HALF,))
+    with pytest.raises(UnsupportedFeatureError, match='"w" names no model'):
+        makespan_bound(instance(jobs=(halves, whole)))
