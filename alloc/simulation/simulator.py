@@ -372,7 +372,7 @@ def _until_now(simulation: Simulation, check: bool) -> SimulationResult:
 
 
 def _result(instance: Instance, engine: Engine, forecast: Forecast) -> SimulationResult:
-    """Return what happened, unchecked; the runs of the record go into it."""
+    """Return what happened, unchecked; the record of the engine goes into it."""
     name, record = engine.name, engine.record
     while engine.live:
         record.enter(engine.live.popitem()[1])
@@ -391,6 +391,7 @@ def _result(instance: Instance, engine: Engine, forecast: Forecast) -> Simulatio
     )
     record.runs.clear()
     completion_s, start_s = record.completion_s, record.start_s
+    record.completion_s, record.start_s = {}, {}
     if not record.is_sorted or len(start_s) < len(instance.jobs):
         completion_s = ends_of_jobs(instance, completion_s)
         start_s = starts_of_jobs(instance, start_s)
