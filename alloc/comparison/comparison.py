@@ -203,12 +203,15 @@ class Comparison(Tabular):
     def mean_jct_bound(self, name: str) -> float | None:
         """Return the proved bound on the mean job completion time, seconds, if there is one.
 
-        Weighted completion times bound their mean only when all jobs weigh the same.
+        Weighted completion times bound their mean only when all jobs weigh the same. The mean of a
+        policy leaves out the jobs that it refuses, so none is bounded where it may.
         """
         instance = self.instance(name)
         found = self.bounds.get(instance.fingerprint)
         weights = {job.weight for job in instance.jobs}
         if found is None or found.value is None or len(weights) > 1:
+            return None
+        if any(job.refusable for job in instance.jobs):
             return None
         if self.settings.objective == "mean_jct":
             return found.value

@@ -175,6 +175,8 @@ def _gap_table(comparison: Comparison, by: By, name: str, group: Sequence[Summar
             "The gap is the part of the proved value that is lost. A job that is refused or late "
             "is worth nothing."
         )
+    names = [name] if by == "instance" else _members(comparison, name)
+    if any(job.refusable for one in names for job in comparison.instance(one).jobs):
         remarks.append("Times and fairness are of the jobs that ran to their end or had to.")
     remarks += _fallbacks(comparison, by, name)
     remarks += _failures(comparison, by, name)

@@ -18,12 +18,13 @@ from alloc.comparison import Comparison, Entry, compare, experiment
 from alloc.comparison.bounds import solve_bound, stronger
 from alloc.comparison.rows import gap_to
 from alloc.comparison.settings import OPTIMUM, Settings
-from alloc.comparison.tables import certificate_sentence
+from alloc.comparison.tables import certificate_sentence, gap_tables
 from alloc.errors import CertificateError, InstanceError, SolverError, UnsupportedFeatureError
 from alloc.problems.allocation.instance import Instance
 from alloc.result import Result
 from alloc.schedulers import make_scheduler
 from alloc.schedulers.fifo import Fifo
+from alloc.schedulers.state import ClusterState, Decision
 from alloc.simulation import simulate
 
 LIMIT_S = 20.0
@@ -86,6 +87,28 @@ def test_mean_bound_only_for_equal_weights(queue: Instance):
     comparison = compare([mixed, heavy], ["fifo"], time_limit_s=LIMIT_S)
     assert comparison.mean_jct_bound(mixed.fingerprint) is None
     assert comparison.mean_jct_bound("heavy") == pytest.approx(25.0, rel=1e-6)
+
+
+class RefusesTheLong(Fifo):
+    """Refuses a job of more than 20 s."""
+
+    def decide(self, state: ClusterState) -> Decision:
+        """Return the decision at `state.now_s`."""
+        long = tuple(view.id for view in state.jobs if view.work_left > 20.0)
+        kept = [view for view in state.jobs if view.id not in long]
+        decided = super().decide(dataclasses.replace(state, jobs=tuple(kept)))
+        return dataclasses.replace(decided, refuse=long)
+
+
+def test_no_mean_is_bounded_of_which_refused_jobs_are_left_out(queue: Instance):
+    """The short job alone takes 10 s, less than 25 s, the least mean of schedules of both jobs."""
+    jobs = tuple(job.replace(refusable=True, deadline_s=90.0) for job in queue.jobs)
+    may = queue.replace(jobs=jobs)
+    comparison = compare([may], [RefusesTheLong()], objective="weighted_jct", time_limit_s=LIMIT_S)
+    assert comparison.rows[-1].metrics["mean_jct_s"] < 25.0
+    assert comparison.mean_jct_bound("queue-01") is None
+    remarks = gap_tables(comparison)[0].remarks
+    assert "Times and fairness are of the jobs that ran to their end or had to." in remarks
 
 
 def test_same_results_for_any_number_of_processes(queue: Instance, other: Instance):
