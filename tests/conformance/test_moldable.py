@@ -139,7 +139,8 @@ def test_a_due_date_close_to_a_whole_second_is_no_whole_second(whole_s: float) -
     instance = Instance("short", boxes(1, 2), jobs)
     best = min(value_of("tardiness", jobs, ends) for ends in best_ends(instance))
     result = alloc.solve(instance, "moldable", objective="tardiness")
-    assert (result.status, result.objective) == ("optimal", pytest.approx(best, rel=1e-3))
+    assert result.status == "optimal"
+    assert result.objective == pytest.approx(best, rel=1e-3)
 
 
 def test_an_answer_is_never_worse_than_its_start() -> None:

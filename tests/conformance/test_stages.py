@@ -338,7 +338,8 @@ def test_a_gpu_moves_to_another_job_and_not_to_its_own():
     # Nor in pieces: who waits for a GPU waits on it, and again for the next one.
     (whole,) = [r for r in run.schedule.runs if r.job == "q/c"]
     others = [r for r in run.schedule.runs if r is not whole]
-    for cut_s, end_s, fine in ((3.0, whole.end_s, True), (6.5, whole.end_s, True), (3.0, 6.0, False)):
+    end = whole.end_s
+    for cut_s, end_s, fine in ((3.0, end, True), (6.5, end, True), (3.0, 6.0, False)):
         cut = [
             dataclasses.replace(whole, end_s=cut_s),
             dataclasses.replace(whole, start_s=cut_s, end_s=end_s),
