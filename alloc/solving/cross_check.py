@@ -84,6 +84,10 @@ def cross_checked(
     raw, other = solve_refined(question, built, run, brief, lambda line: None)
     if raw.limit == "interrupt":
         return replace(outcome, limit="interrupt")
+    if raw.limit is not None and not question.reaches(
+        outcome.solution, outcome.bound, settings.gap
+    ):
+        return replace(outcome, limit=raw.limit)  # the sharper bound was not reached in time
     if raw.status != "optimal" or raw.values is None or raw.limit is not None:
         return outcome
     if not math.isfinite(raw.bound):
