@@ -23,7 +23,7 @@ class ExitCode(IntEnum):
     SOLVED = 0
     """Done: an answer was found, or the answer handed in is feasible."""
     UNEXPECTED = 1
-    """Something broke that should not: a bug, a full disk, a solver out of order."""
+    """Something broke that should not: a bug, a full disk, a solver that crashed."""
     BAD_INPUT = 2
     """The command line, a file or a name is wrong, or the method cannot do what is asked."""
     INFEASIBLE = 3

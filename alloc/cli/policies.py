@@ -1,4 +1,4 @@
-"""``alloc policies``: learned policies, their model cards, and the user's shelf."""
+"""``alloc policies``: learned policies, their model cards, and the user's policy directory."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -199,7 +199,7 @@ def add(
         Path, typer.Argument(metavar="FILE", help="A policy file (.onnx).", show_default=False)
     ],
 ) -> None:
-    """Add a policy file to your shelf, so that it can be named like any scheduler."""
+    """Add a policy file to your policy directory, so that it can be named like any scheduler."""
     from alloc.schedulers import scheduler_names
     from alloc.schedulers.shelf import add_policy
 

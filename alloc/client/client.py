@@ -142,7 +142,7 @@ class Client:
         **options
             ``goal``: objectives, such as ``"gpus_placed then moves"``; ``backend``: a name;
             ``move_budget``: most running tasks that may move, 0 or more; ``evict``: whether running
-            preemptible jobs may be stopped; ``repair``: whether to make right what running jobs
+            preemptible jobs may be stopped; ``repair``: whether to fix what running jobs
             break; ``topology``: the document of another cluster; ``time_limit_s``: wall time of the
             search, seconds, above 0; ``seed``: 0 or more; ``workers``: threads, 1 or more.
         """
@@ -225,7 +225,7 @@ class Client:
         changes: Sequence[str | Mapping[str, Any]],
         **options: Any,
     ) -> RemoteWhatIf:
-        """Plan a changed problem, and hold it against the base.
+        """Plan a changed problem, and compare it with the base.
 
         Parameters
         ----------

@@ -43,7 +43,7 @@ from alloc.tabular import Tabular
 
 SCHEMA_VERSION = 1
 """Version of the JSON document of a comparison."""
-_CLAIRVOYANT = "all jobs and all their work, from the start"
+_CLAIRVOYANT = "full knowledge: all jobs and their work, from the start"
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Changes as text and as documents: how a command line or a program says what is otherwise."""
+"""Changes as text and as documents: how a command line or a program says what to change."""
 
 from __future__ import annotations
 

@@ -216,7 +216,7 @@ class ClosedSite:
 
 @dataclass(frozen=True)
 class NoMore:
-    """An offer that is no longer sold; owned hosts of it stay.
+    """Remove an offer; owned hosts of it stay.
 
     Parameters
     ----------
@@ -238,7 +238,7 @@ class NoMore:
 
 @dataclass(frozen=True)
 class Price:
-    """Another price of an offer.
+    """Change the price of an offer.
 
     Parameters
     ----------

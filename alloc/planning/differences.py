@@ -155,7 +155,7 @@ def what_if(
     max_iterations: int = 5,
     progress: Progress | None = None,
 ) -> WhatIf:
-    """Plan a changed problem, and hold it against the base.
+    """Plan a changed problem, and compare it with the base.
 
     Without a replay both take pools to be as large as the base's load makes them, unless their size
     is given: else more jobs would make larger pools, which need less for each busy GPU, and could

@@ -68,7 +68,7 @@ def _(result: Result) -> tuple[str, list[Table]]:  # type: ignore[type-arg]
 @_view.register
 def _(comparison: Comparison) -> tuple[str, list[Table]]:
     counts = (len(comparison.experiment.schedulers), len(comparison.instances))
-    headline = f"{counts[0]} schedulers on {counts[1]} instances beside the certified bound"
+    headline = f"{counts[0]} schedulers on {counts[1]} instances against the proved bound"
     return headline, list(gap_tables(comparison))
 
 

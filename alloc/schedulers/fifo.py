@@ -10,7 +10,7 @@ from alloc.topology import Topology
 
 
 class Fifo(Policy):
-    """Serve jobs in order of arrival; each takes all it can use before the next is looked at.
+    """Serve jobs in order of arrival; each takes all it can use before the next.
 
     Parameter-server jobs take bundles of one worker and one PS up to the top of their table; other
     jobs take the fastest configuration that fits. Nobody overtakes: the first job that does not fit

@@ -181,7 +181,7 @@ OPERATIONS: Sequence[Operation] = (
     ),
     Operation(
         "what-if",
-        "Plan a changed problem and hold it against the base.",
+        "Plan a changed problem and compare it with the base.",
         WhatIfRequest,
         "alloc.server.runs_planning:run_what_if",
         "A what-if document: the proved difference, the base and the changed plan.",

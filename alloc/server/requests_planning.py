@@ -70,7 +70,7 @@ class PlanRequest(Request):
 
 
 class WhatIfRequest(PlanRequest):
-    """Plan a changed problem and hold it against the base."""
+    """Plan a changed problem and compare it with the base."""
 
     changes: list[str | dict[str, Any]] = Field(
         [],

@@ -179,7 +179,7 @@ def audit_reward(
         What to maximise.
     agent, imitation, teacher
         By name or path, or None: a scheduler trained on the reward, the same network trained to
-        imitate the maximiser, and the scheduler that the agent began from.
+        imitate the maximiser, and the agent's first scheduler.
     ties
         Whether to break ties among the maximisers for and against JCT.
     time_limit_s

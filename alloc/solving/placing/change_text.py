@@ -1,4 +1,4 @@
-"""Changes to a cluster as text: how a command line says what is otherwise."""
+"""Changes to a cluster as text: how a command line says what to change."""
 
 from __future__ import annotations
 
