@@ -30,7 +30,8 @@ class RuleScheduler(Policy):
 
     At each decision the function returns one of these:
 
-    - jobs, or their ids, in order of priority: each is given all it can use, and one that does not fit is passed over;
+    - jobs, or their ids, in order of priority: each is given all it can use, and one that does not
+      fit is passed over;
     - a mapping from job ids to GPUs: each gets its fastest configuration with at most that
       many, in the order of the mapping; with 0, or where there is no room, it waits;
     - a `Decision`, with every host by name.
