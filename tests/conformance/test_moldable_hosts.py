@@ -213,6 +213,7 @@ def test_the_best_choice_of_sets_agrees_with_all_choices(seed: int, is_peak: boo
     assert (found.value, found.least) == (best, limit)
 
 
+@pytest.mark.long
 def test_twelve_gangs_on_two_hosts_are_proved_in_numpy() -> None:
     instance = generated("12 on 2", num_jobs=12, num_hosts=2, seed=21)
     for objective, least in (("makespan", 3786.0), ("weighted_jct", 47374.0)):
@@ -242,6 +243,7 @@ def test_an_exchange_of_hosts_is_a_schedule_and_never_worse() -> None:
             assert alloc.verify(instance, own.schedule(data)) == []
 
 
+@pytest.mark.long
 def test_an_interrupt_loses_no_schedule_of_packed_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
     instance = generated("24 on 4", num_jobs=24, num_hosts=4, seed=22)
     packed: list[float] = []

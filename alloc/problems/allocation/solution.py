@@ -81,7 +81,13 @@ class Run:
 
 
 def same_place(a: Sequence[TaskPlacement], b: Sequence[TaskPlacement]) -> bool:
-    """Return whether two placements put the same tasks on the same hosts."""
+    """Return whether two placements put the same tasks on the same hosts.
+
+    Parameters
+    ----------
+    a, b
+        The placements.
+    """
     # Most that are the same are in the same order, which is cheaper to see.
     return a is b or a == b or set(a) == set(b)
 

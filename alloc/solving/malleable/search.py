@@ -45,8 +45,8 @@ _MAX_AIMS, _NEARER = 4, 4.0
 _FIRST_SHARE, _GUIDED_SHARE = 0.3, 0.3
 """Shares of the time left after which the first schedule, and those guided by prices, hurry."""
 _MEANWHILE_SHARE = 0.1
-"""Share of the time left for which other workers search while this one inserts by prices, asks the
-integer master and searches for the first time: about as long as that takes."""
+"""Share of the time left for which other workers search while this one asks the integer master and
+searches for the first time: about as long as that takes."""
 _MAX_ASKED = 1_000_000
 """Choices (job, slot, configuration) up to which HiGHS is asked for a schedule: building the model
 of more takes a minute and gigabytes."""
@@ -171,7 +171,6 @@ class Search:
         self._too_many = math.inf
         builder = Builder(self.data, num_slots)
         improver = Improver(self.data, builder, relaxation, self.plan, self.settings)
-        self.companions.ask(improver, _MEANWHILE_SHARE * self.settings.seconds_left())
         guided = self.settings.within(_GUIDED_SHARE * self.settings.seconds_left())
         for plan in guided_plans(self.data, builder, relaxation, guided):
             improver.adopt(plan)
@@ -180,6 +179,8 @@ class Search:
         self.report(f"price-guided insertion: {self.value:.4f}, bound {self.bound:.4f}")
         if self.gap <= OPTIMALITY_GAP:
             return
+        # No worker starts for what is proved by now.
+        self.companions.ask(improver, _MEANWHILE_SHARE * self.settings.seconds_left())
         improver.target = self.bound * (1 + OPTIMALITY_GAP)
         improver.integer_master(0.3 * self.settings.seconds_left())
         self._adopt(improver)

@@ -134,6 +134,7 @@ def test_admission_knows_a_resource_like_the_cpu_and_passes_over_idle_ones(
     }
 
 
+@pytest.mark.long
 def test_the_engine_answers_with_named_resources_on_a_large_cluster() -> None:
     instance = with_names(waiting(60, 200), offered=70, asked=4, twin=True)
     instance = instance.replace(moves=Moves(budget=10))
