@@ -92,7 +92,8 @@ def test_a_program_with_signals_of_its_own_keeps_them(split, ctrl_c_at_a_solutio
 @pytest.mark.parametrize(
     ("problem", "family", "objective"),
     [
-        (moldable("m", num_jobs=12, num_hosts=2, seed=1), "moldable", "makespan"),
+        # More jobs than are listed by the sets that a host may run (62).
+        (moldable("m", num_jobs=70, num_hosts=4, seed=1), "moldable", "makespan"),
         (generate_dags(num_jobs=10, num_gpus=10, seed=2), "project", "makespan"),
     ],
 )
