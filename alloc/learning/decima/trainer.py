@@ -218,7 +218,8 @@ class DecimaTraining(Trainer):
     def _validate(self) -> None:
         if not self._validation:
             self._validation = validation_instances(self.plan.validation)
-            self._expected = np.array([reference_value(i) for i in self._validation])
+            calls = [(instance,) for instance in self._validation]
+            self._expected = np.array(self.rollouts(reference_value, calls))
         played = play(self._validation, self._chooser(None), self._parameters)
         value = float(np.mean(np.array([p.value for p in played]) / self._expected))
         self.curve.add(self.step, "reward", **{VALUE: value})
