@@ -82,14 +82,14 @@ def main(kind: str) -> None:
 
 
 def late() -> tuple[int, int]:
-    """Return how many new Dask workers find what was sent before, and the values left afterwards."""
+    """Return how many late Dask workers find what was sent, and the values left afterwards."""
     from distributed import get_client
 
     from alloc import dask_values
     from alloc.parallel import workers
 
     with workers("dask", 2) as crew:
-        client = get_client()
+        client: Any = get_client()  # its methods have no types
         early = {os.getpid(), *client.run(os.getpid).values()}
         with crew.sharing([Counted()]):
             client.cluster.scale(4)
