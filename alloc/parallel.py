@@ -293,7 +293,10 @@ def _dask(count: int) -> Iterator[None]:
             "dashboard_address": None,
         }
     client: Any = Client  # its parameters have no types
-    with ctrl_c_waits(), _cluster_errors("Dask", "DASK_SCHEDULER_ADDRESS"):
+    # Dask's workers would look 100 times a second at what each call does, for a page nobody opens.
+    settings = {"distributed.worker.profile.enabled": False} if local else {}
+    errors = _cluster_errors("Dask", "DASK_SCHEDULER_ADDRESS")
+    with ctrl_c_waits(), errors, dask.config.set(settings):
         opened = client(**local)
     with opened:
         yield
@@ -354,14 +357,17 @@ class _Sent:
 
     Parameters
     ----------
+    read
+        Returns the value on its worker, given its place.
     place
-        Path of a file, or a reference of Ray's.
+        Path of a file, a reference of Ray's, or the name and number of a value on Dask's workers.
     """
 
+    read: Callable[[Any], Any]
     place: Any
 
     def get(self) -> Any:
-        return _read(self.place) if isinstance(self.place, str) else _fetched(self.place)
+        return self.read(self.place)
 
 
 def _sent(values: Sequence[Any], backend: Any, stack: ExitStack) -> dict[int, Any]:
@@ -370,11 +376,12 @@ def _sent(values: Sequence[Any], backend: Any, stack: ExitStack) -> dict[int, An
     if kind == "ray":
         import ray
 
-        return {id(value): _Sent(ray.put(value)) for value in values}
-    if kind == "dask":
-        # Dask puts the value in the place of such a future before a call.
-        client = backend.client
-        return {id(value): client.scatter(value, broadcast=True, hash=False) for value in values}
+        return {id(value): _Sent(_fetched, ray.put(value)) for value in values}
+    if kind == "dask" and values:
+        from alloc.dask_values import kept, on_workers
+
+        name = stack.enter_context(on_workers(backend.client, values))
+        return {id(value): _Sent(kept, (name, number)) for number, value in enumerate(values)}
     # Threads have the value itself, and others may be on machines that do not see our files.
     if kind != "loky" or not values:
         return {}
@@ -386,7 +393,7 @@ def _sent(values: Sequence[Any], backend: Any, stack: ExitStack) -> dict[int, An
     for number, value in enumerate(values):
         path = folder / f"{number}.pickle"
         path.write_bytes(dumps(value))
-        sent[id(value)] = _Sent(str(path))
+        sent[id(value)] = _Sent(_read, str(path))
     return sent
 
 

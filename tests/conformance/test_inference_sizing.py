@@ -17,6 +17,7 @@ QUIET = settings(
 )
 
 
+@pytest.mark.long
 @QUIET
 @given(problems())
 def test_every_models_finds_the_cost_of_trying_everything(problem):

@@ -286,6 +286,7 @@ def test_hosts_are_filled_for_the_optimum_and_for_nothing_less(
     assert filling.left >= 1
 
 
+@pytest.mark.long
 def test_an_interrupt_loses_no_schedule_that_filled_hosts_reached(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -223,6 +223,7 @@ def test_twelve_gangs_on_two_hosts_are_proved_in_numpy() -> None:
         assert result.certificate.bound_proof == "recomputed"
 
 
+@pytest.mark.long
 def test_an_exchange_of_hosts_is_a_schedule_and_never_worse() -> None:
     for objective in ("makespan", "weighted_jct"):
         instance = generated("12 on 3", num_jobs=12, num_hosts=3, seed=4, gpu_types=2, span_s=900)

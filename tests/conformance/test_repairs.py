@@ -135,6 +135,7 @@ def sized(problem: InferenceProblem, repair: Repair, part: float = 1.0) -> Infer
     return problem.replace(models=models)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("first", range(0, 80, 20))
 def test_every_repair_of_inference_sizing_is_enough_and_less_is_not(first: int) -> None:
     asked: Counter[str] = Counter()

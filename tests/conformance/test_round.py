@@ -352,6 +352,7 @@ def test_merging_equal_jobs_changes_nothing(instance: Instance, utility: str) ->
     assert optimise_round(apart).value == close(optimise_round(merged).value)
 
 
+@pytest.mark.long
 @some
 @given(tiny_rounds, st.sampled_from(UTILITIES))
 def test_columns_are_a_pareto_front(instance: Instance, utility: str) -> None:

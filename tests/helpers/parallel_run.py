@@ -72,11 +72,31 @@ def main(kind: str) -> None:
         told["alone"] = numbers(None, 1)
         with workers(kind, 1) as crew, crew.sharing([value]):
             told["single"] = [number for number, *_ in crew.run(look, calls)]
+    if kind == "dask":
+        told["late"], told["left"] = late()
     told["numbers"] = [sorted(number for number, *_ in run) for run in seen]
     told["processes"] = [sorted({process for _, process, *_ in run}) for run in seen]
     told["unpacked"] = max(times for run in seen for *_, times, _ in run)
     told["deaf"] = all(deaf for run in seen for *_, deaf in run)
     print(json.dumps(told))
+
+
+def late() -> tuple[int, int]:
+    """Return how many late Dask workers find what was sent, and the values left afterwards."""
+    from distributed import get_client
+
+    from alloc import dask_values
+    from alloc.parallel import workers
+
+    with workers("dask", 2) as crew:
+        client: Any = get_client()  # its methods have no types
+        early = {os.getpid(), *client.run(os.getpid).values()}
+        with crew.sharing([Counted()]):
+            client.cluster.scale(4)
+            client.wait_for_workers(4)
+            kept = client.run(lambda: (os.getpid(), len(dask_values._kept)))
+        found = sum(values for process, values in kept.values() if process not in early)
+        return found, sum(client.run(lambda: len(dask_values._kept)).values())
 
 
 def search() -> list[Any]:

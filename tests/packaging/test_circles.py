@@ -6,6 +6,7 @@ import ast
 from pathlib import Path
 
 import networkx as nx
+import pytest
 
 ROOT = Path(__file__).parents[2]
 PLACES = {"alloc": "alloc", "models": "alloc.models", "instances": "alloc.instances"}
@@ -42,6 +43,7 @@ def circles(graph: nx.DiGraph) -> list[list[str]]:
     return [sorted(c) for c in nx.strongly_connected_components(graph) if len(c) > 1]
 
 
+@pytest.mark.long
 def test_no_module_imports_itself_by_a_detour():
     known = modules()
     graph = nx.DiGraph()

@@ -91,6 +91,7 @@ def test_solve_stays_a_function():
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("room", "name"), [("planning", "plan"), ("instances", "load")])
 def test_a_room_is_there_without_an_import_of_its_own(room, name):
     done = run(f"import alloc; print(alloc.{room}.{name}.__name__, {room!r} in dir(alloc))")

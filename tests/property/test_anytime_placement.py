@@ -150,6 +150,7 @@ _KNOWN_IN_PART = ("balance + 0.5 domains_spanned", "moves + fragmentation")
 """Goals of which patterns know a part only: whole jobs move, and the early bound ends by work."""
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("goal", _KNOWN_IN_PART)
 def test_goals_known_in_part_take_the_same_path(goal: str) -> None:
     """A longer limit goes on where a shorter one ends, with the same early bound."""
@@ -164,6 +165,7 @@ def test_goals_known_in_part_take_the_same_path(goal: str) -> None:
         assert told == [event.value for event in long][: len(told)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("world", [*WORLDS, "too different to price"])
 @pytest.mark.parametrize("goal", GOALS.values())
 def test_a_longer_limit_begins_with_what_a_shorter_one_does_and_tells_the_truth(

@@ -155,6 +155,7 @@ def test_damaged_bytes_are_read_or_refused(kind: str, data: st.DataObject) -> No
     read(kind, bytes(text))
 
 
+@pytest.mark.long
 @fuzz
 @given(kind=st.sampled_from(list(READERS)), value=VALUES, head=st.booleans())
 def test_any_json_is_read_or_refused(kind: str, value: Any, head: bool) -> None:

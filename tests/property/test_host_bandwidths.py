@@ -54,6 +54,7 @@ def fabrics(draw: st.DrawFn) -> Topology:
     return Topology("f", kinds, hosts, ("pod", "rack"), (Domain("p0", "pod"), *racks), tuple(links))
 
 
+@pytest.mark.long
 @settings(max_examples=150, deadline=None)
 @given(fabrics())
 def test_pairs_are_those_of_the_network(topology: Topology) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from strategies import instances
@@ -46,6 +47,7 @@ class RandomAnswers:
         return {"worth": worth.astype(np.float32), "prices": prices.astype(np.float32)}
 
 
+@pytest.mark.long
 @relaxed
 @given(instance=instances(quotas=False).map(runnable), seed=st.integers(0, 99))
 def test_any_answer_becomes_a_schedule_that_keeps_every_rule(instance: Instance, seed: int) -> None:

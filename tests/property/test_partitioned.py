@@ -62,6 +62,7 @@ def test_placements_in_parts_lie_between_the_optimum_and_the_bound_of_the_whole(
         assert sign * result.bound <= sign * best + near
 
 
+@pytest.mark.long
 @settings(max_examples=20)
 @given(instances(max_jobs=5, shares=False), st.integers(0, 5))
 def test_rounds_in_parts_are_rounds_and_their_bound_is_that_of_the_whole(instance, seed):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import Phase, find, given, settings
 from hypothesis import strategies as st
 from strategies import allocations, instances
@@ -24,6 +25,7 @@ def _has_dip(instance: Instance) -> bool:
     return any(a > b < c for a, b, c in zip(rates, rates[1:], rates[2:], strict=False))
 
 
+@pytest.mark.long
 def test_every_feature_can_be_drawn() -> None:
     """A feature that the strategy never draws is a feature that no property test covers."""
     features = {

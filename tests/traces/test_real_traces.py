@@ -91,6 +91,7 @@ def test_an_itp_week_makes_an_instance_without_losing_a_row() -> None:
     assert Instance.from_json(instance.to_json()) == instance
 
 
+@pytest.mark.long
 def test_philly_has_the_known_jobs_and_virtual_clusters() -> None:
     """82,247 jobs, 978,078 GPU hours, a peak of 1,243 GPUs, 15 VCs; the blank last line is none."""
     jobs, report = readers.read_philly(PHILLY / "philly_jobs_pollux.csv.gz")
@@ -190,6 +191,7 @@ def test_the_openb_snapshot_keeps_every_pod_of_a_list_without_times() -> None:
     assert len(instance.jobs) == 9061
 
 
+@pytest.mark.long
 def test_only_the_published_files_name_their_source(tmp_path) -> None:
     """A file that was touched, however little, may be anything with those columns."""
     itp, philly = ITP / "raw" / "cluster10.csv.gz", PHILLY / "philly_jobs_pollux.csv.gz"
@@ -209,6 +211,7 @@ def test_only_the_published_files_name_their_source(tmp_path) -> None:
     assert "none of its files" in same.description["source"]
 
 
+@pytest.mark.long
 def test_the_table_reader_reads_published_tables_as_their_own_readers_do() -> None:
     """Columns by their names alone: every published job table has the jobs its reader finds."""
     for path in sorted((ITP / "elasticflow").glob("cluster0[15].csv.gz")):

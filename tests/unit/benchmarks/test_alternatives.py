@@ -26,6 +26,7 @@ def test_a_round_has_one_optimum(seed):
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("own", [False, True])
 def test_mig_patterns_and_alloc_place_the_same_weight(own):
     row = mig_patterns.compare(320, [5], own=own)
@@ -33,6 +34,7 @@ def test_mig_patterns_and_alloc_place_the_same_weight(own):
     assert row.ratio > 0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("hosts", [False, True])
 def test_a_heap_and_the_simulator_wait_alike(hosts):
     assert event_loop.compare(300, [3], hosts=hosts).ratio > 0
@@ -53,6 +55,7 @@ def test_growth_is_read_off_three_sizes():
     assert ratios.exponent([10, 20, 40], [0.1, 0.4, 1.6]) == pytest.approx(2.0)
 
 
+@pytest.mark.long
 def test_the_first_placement_is_timed_and_kept():
     instance = gang_placement.made(16, 1)
     assert gang_placement.first_placement_s(instance) > 0

@@ -83,6 +83,7 @@ def test_a_record_holds_no_rows_of_another_commit_or_machine(tmp_path, part):
     assert [*json.loads(path.read_text())["rows"]] == ["two"]
 
 
+@pytest.mark.long
 def test_a_workload_prepares_each_input_off_the_clock(monkeypatch):
     """By a clock that preparing moves by 100 s and working by 3."""
     seen, passed = [], [0.0]

@@ -1,8 +1,11 @@
 """The benchmark of inference sizing runs on a small case and says whether its targets hold."""
 
+import pytest
+
 from benchmarks import inference_sizing
 
 
+@pytest.mark.long
 def test_inference_prints_costs_bounds_and_verdicts(capsys, monkeypatch, tmp_path):
     """Without the extracts the options are made up, and that is said."""
     monkeypatch.setenv("ALLOC_TRACES", str(tmp_path))

@@ -38,6 +38,7 @@ def hopeless(tmp_path):
     return path
 
 
+@pytest.mark.long
 def test_a_plan_is_shown_with_its_proof_and_what_it_takes_for_granted(run):
     result = run("plan", TINY, "-q")
     assert result.exit_code == 0, result.stderr

@@ -28,6 +28,7 @@ JOBS = st.lists(
 )
 
 
+@pytest.mark.long
 @settings(max_examples=120, deadline=None)
 @given(jobs=JOBS, most=st.integers(12, 20), by_tenant=st.booleans())
 def test_every_job_has_one_of_few_classes_and_fits_it(jobs, most, by_tenant):

@@ -67,6 +67,7 @@ def test_the_loop_ends_where_the_goals_hold_in_the_simulator(
     assert about in replayed.replayed.sentence
 
 
+@pytest.mark.long
 def test_with_buffers_classes_stay_where_an_earlier_plan_sends_them() -> None:
     """There it is known what they require; the cheapest of those plans is the one replayed."""
     everywhere = {(c.name, o.gpu_type) for c in problem().classes for o in c.options}

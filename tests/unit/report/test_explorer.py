@@ -72,6 +72,7 @@ def many_runs(count: int, num_hosts: int) -> tuple[Instance, Schedule]:
     return Instance("many", cluster, jobs), Schedule(runs)
 
 
+@pytest.mark.long
 def test_a_schedule_of_very_many_runs_is_averaged_and_says_so():
     """The area is kept: means times their steps are the GPU time that is held."""
     instance, schedule = many_runs(20_000, 500)

@@ -34,6 +34,7 @@ def page(folder: Path) -> Page:
     return Page((folder / "index.html").read_text(encoding="utf-8"))
 
 
+@pytest.mark.long
 def test_nothing_is_fetched_from_anywhere(folder: Path, page: Page):
     """The page is mailed, archived and opened without a network: every link stays inside it."""
     text = (folder / "index.html").read_text(encoding="utf-8")
@@ -126,6 +127,7 @@ def test_the_page_says_what_is_proved_and_by_whom(comparison: Comparison, page: 
     assert "order of arrival" in page.text
 
 
+@pytest.mark.long
 def test_the_page_says_how_to_make_it_again(comparison: Comparison, page: Page, tmp_path: Path):
     assert "comparison = compare(" in page.text
     assert "seeds=[0, 1]" in page.text
@@ -216,6 +218,7 @@ def test_failures_and_missing_proofs_are_reported(tmp_path: Path, monkeypatch: p
     assert [a["aria-labelledby"] for a in page.all("svg")] != []
 
 
+@pytest.mark.long
 def test_unfinished_comparisons_are_reported_as_such(comparison: Comparison, tmp_path: Path):
     partial = Comparison(
         comparison.experiment,
@@ -232,6 +235,7 @@ def test_unfinished_comparisons_are_reported_as_such(comparison: Comparison, tmp
         write_report(nothing, tmp_path / "none.html")
 
 
+@pytest.mark.long
 def test_what_is_drawn_by_default_differs(comparison: Comparison, tmp_path: Path):
     """Two equal schedules show nothing: FIFO is drawn, else the scheduler furthest off."""
     (path,) = write_report(comparison, tmp_path / "page.html")

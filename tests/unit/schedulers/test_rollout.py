@@ -427,6 +427,7 @@ def test_it_comes_near_the_optimum_of_hesrpt(power):
     assert optimum * (1 - 1e-9) <= total <= 1.05 * optimum
 
 
+@pytest.mark.long
 def test_it_does_not_lose_to_the_best_rules_on_small_worlds():
     """Gangs with arrivals against SRTF by time, elastic jobs against set-rule: 1 % in the mean."""
     lost = []

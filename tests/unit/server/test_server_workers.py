@@ -101,6 +101,7 @@ def started_by(client, folder):
     return job, parent_of(helper), helper
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("how", ["cancel", "crash"])
 def test_what_a_job_has_started_ends_with_its_worker(how, open_client, settings, tmp_path):
     """An external solver would go on for hours, for nobody, on the cores of the next jobs."""
@@ -221,6 +222,7 @@ def test_where_no_process_can_be_forked_the_server_hears_of_it(missing, monkeypa
         assert (channel.recv(1), report.recv(1), workers) == (b"", b"", {})
 
 
+@pytest.mark.long
 def test_workers_go_on_where_their_parent_can_open_no_file(settings, monkeypatch):
     """One that is not handed over is missing; those at work must not end with it."""
     # A parent of its own: the sockets of other tests' workers are more than it may open here.

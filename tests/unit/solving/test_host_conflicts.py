@@ -154,6 +154,7 @@ def test_a_conflict_met_again_is_the_solvers_fault() -> None:
         with_new((conflict,), [conflict])
 
 
+@pytest.mark.long
 def test_a_search_is_ended_by_its_steps_whatever_it_spends_them_on() -> None:
     """Comparing what is left over is work too: it took minutes where steps were not counted."""
     with pytest.raises(Undecided):

@@ -165,6 +165,7 @@ def test_pricing_charges_a_host_for_the_gangs_that_it_keeps() -> None:
     assert exact >= 0.9 * checked
 
 
+@pytest.mark.long
 def test_gangs_held_together_host_by_host_bound_no_placement_away() -> None:
     """(P6) at any prices stays below the optimum, and raises what column generation reaches."""
     level = parse_goal(BALANCE).levels[0]

@@ -15,6 +15,7 @@ def blocked() -> tuple[int, set[int]]:
     return os.getpid(), {int(n) for n in signal.pthread_sigmask(signal.SIG_BLOCK, ())}
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not hasattr(signal, "pthread_sigmask"), reason="Windows has no signal masks")
 def test_workers_never_hear_of_ctrl_c_and_the_parent_still_does():
     """Each printed a traceback, in its own imports or calls, beside the answer."""

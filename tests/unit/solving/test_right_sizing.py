@@ -374,6 +374,7 @@ def test_the_search_ends_when_the_gap_is_small_enough(workers):
     assert result.certificate.objective >= exact.certificate.bound * (1 - 1e-9)
 
 
+@pytest.mark.long
 def test_several_processes_value_blocks_as_one_does():
     data = SizingData(world())
     state = Relaxation(data, Settings(10.0), 1e-3)

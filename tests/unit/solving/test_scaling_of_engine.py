@@ -184,6 +184,7 @@ def test_needs_and_fractions_follow_the_work() -> None:
     assert [last_fraction(data, j) for j in (0, 1)] == pytest.approx([0.5, 1.0])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(4))
 def test_ascent_comes_close_to_the_linear_master_and_never_above(seed: int) -> None:
     """Prices by ascent prove nearly what column generation proves, and nothing false."""

@@ -207,6 +207,7 @@ class TestLimits:
         assert result.solution is not None
         assert 0 < certificate.bound <= certificate.objective
 
+    @pytest.mark.long
     def test_ctrl_c_stops_highs_and_keeps_what_it_found(self):
         """It was heard when the time was up, and then everything was thrown away."""
         with ctrl_c_in_highs(incumbent):

@@ -206,6 +206,7 @@ def test_hostlists_are_compressed_in_order(names, expression):
     assert expand_hostlist(expression, HERE) == tuple(names)
 
 
+@pytest.mark.long
 def test_a_hostlist_of_many_brackets_is_refused_at_once():
     """The number that it stands for has more digits than the file."""
     with pytest.raises(InstanceError, match=r"stands for more than 1,000,000 names"):
