@@ -24,10 +24,13 @@ from alloc.planning.capacity import (
     PoolFormula,
     ToMeasure,
     corrected,
+    gpus_to_ask,
     measured_ratios,
     ratio,
+    ratio_above,
     required_by_formula,
     reserved_gpus,
+    usable_gpus,
 )
 from alloc.planning.pools import Operation, Pool, Regime, Stream
 from alloc.planning.replay import Measured, ReplaySettings
@@ -93,6 +96,10 @@ class Knowledge:
             operation.streams, required_by_formula(operation), self.correction(operation.pool)
         )
 
+    def missing(self, operation: Operation) -> float:
+        """Return the GPUs that a pool requires beyond those that its gangs can fill."""
+        return self.required(operation) - usable_gpus(operation.streams, operation.gpus)
+
 
 def learn(
     knowledge: Knowledge,
@@ -151,7 +158,7 @@ def learn(
                 missed = not all(one.holds for one in measured)
                 # More than it had when it missed, whatever the draws say.
                 step = _LEAST_STEP * max(operation.hosts, default=1)
-                least = ratio(operation, operation.gpus + step) if missed else 0.0
+                least = ratio_above(operation, step) if missed else 0.0
                 for by in (SIZING, draw) if missed else (SIZING,):
                     to_measure[pool].append(ToMeasure(operation, by, least, most))
         elif all(measured for _, measured in found):
@@ -210,7 +217,7 @@ def raise_buffers(
     for operation in every:
         if not operation.has_goal:
             continue
-        missing = knowledge.required(operation) - operation.gpus
+        missing = knowledge.missing(operation)
         where = operation.pool, operation.regime.quarter
         if missing > short.get(where, (0.0, operation))[0]:
             short[where] = missing, operation
@@ -232,7 +239,7 @@ def raise_buffers(
 def is_enough(knowledge: Knowledge, every: Iterable[Operation]) -> bool:
     """Return whether every pool of a plan has what it requires, as far as known."""
     return not any(
-        operation.has_goal and knowledge.required(operation) > operation.gpus + _NOTHING
+        operation.has_goal and knowledge.missing(operation) > _NOTHING
         for operation in every
     )
 
@@ -390,6 +397,7 @@ def _buffers_of(
         for name, streams in by_name.items()
     }
     order = sorted(by_name, key=lambda name: sizes[name])
+    host_gpus = max(operation.hosts, default=1)
     for i in range(len(order)):
         part = replace(operation, streams=tuple(s for n in order[: i + 1] for s in by_name[n]))
         reserved, formula = reserved_gpus(problem, part), PoolFormula(part.streams)
@@ -397,7 +405,8 @@ def _buffers_of(
             job_class = by_name[name][0].job_class
             if job_class.goal is not None:
                 required = corrected(part.streams, formula.gpus(job_class), correction)
-                yield _key(operation.pool, {name, order[i]}), max(required - reserved, 0.0)
+                asked = gpus_to_ask(part.streams, required, host_gpus)
+                yield _key(operation.pool, {name, order[i]}), max(asked - reserved, 0.0)
 
 
 def _all_jobs(

@@ -269,7 +269,7 @@ def test_what_was_measured_is_what_is_required_however_loose_the_goal(
         one, knowledge = pool(1, (sized, load)), Knowledge()
         for gpus in (8, 24, 320):
             knowledge.corrections[one.pool] = ratio(one, gpus)
-            required = max(gpus, load, gang)
+            required = max(gpus // gang * gang, load, gang)
             assert knowledge.required(one) == pytest.approx(required, rel=1e-9)
 
 
