@@ -48,6 +48,11 @@ from alloc.problems.right_sizing.problem import PlanningProblem
 # which capacity is measured say: any part makes the model add a host.
 _LEAST_STEP = 0.05
 
+# Hosts by which a pool requires more than it had for the last plan, if by then no plan held and a
+# goal was missed or nearly so: what is nearly enough is as likely as not missed by other draws, and
+# of a dozen such pools one always is. There is no later plan to mend it, and a host costs little.
+_SURE_STEP = 1.0
+
 # GPUs by which a buffer must be too small to be worth another solve.
 _NOTHING = 0.5
 
@@ -109,6 +114,8 @@ def learn(
     replayed: Sequence[tuple[Operation, Sequence[Measured]]],
     settings: ReplaySettings,
     draw: int = 1,
+    *,
+    surely: bool = False,
 ) -> None:
     """Correct the formula by a replay, and set the buffers of the pools of the plan.
 
@@ -133,6 +140,9 @@ def learn(
     draw
         The draw by which they were replayed. What a regime requires that missed a goal is measured
         by it too: other draws may be kinder, and the next verdict is by another one.
+    surely
+        Whether the next plan is the last and none held. Then what a regime requires that missed a
+        goal, or nearly did, is measured by all draws until now, and it is a host more than it had.
     """
     seen = [one for _, measured in replayed for one in measured]
     knowledge.held |= bool(seen) and all(one.holds for one in seen)
@@ -142,7 +152,11 @@ def learn(
             by_pool[operation.pool].append((operation, measured))
     to_measure: dict[Pool, list[ToMeasure]] = {}
     for pool, found in by_pool.items():
-        has_missed = not all(m.holds for _, measured in found for m in measured)
+        doubtful = [
+            any(not m.holds or (surely and not m.is_sure) for m in measured)
+            for _, measured in found
+        ]
+        has_missed = any(doubtful)
         is_asked = any(
             _pool_of(key) == pool and key.job_classes <= _names(operation)
             for key in asked
@@ -154,12 +168,12 @@ def learn(
             has = min(ratio(operation, operation.gpus) for operation, _ in found)
             most = math.inf if has_missed else has
             to_measure[pool] = []
-            for operation, measured in found:
-                missed = not all(one.holds for one in measured)
+            draws = range(draw + 1) if surely else (SIZING, draw)
+            for (operation, _), missed in zip(found, doubtful, strict=True):
                 # More than it had when it missed, whatever the draws say.
-                step = _LEAST_STEP * max(operation.hosts, default=1)
+                step = (_SURE_STEP if surely else _LEAST_STEP) * max(operation.hosts, default=1)
                 least = ratio_above(operation, step) if missed else 0.0
-                for by in (SIZING, draw) if missed else (SIZING,):
+                for by in draws if missed else (SIZING,):
                     to_measure[pool].append(ToMeasure(operation, by, least, most))
         elif all(measured for _, measured in found):
             has = min(ratio(operation, operation.gpus) for operation, _ in found)
@@ -239,8 +253,7 @@ def raise_buffers(
 def is_enough(knowledge: Knowledge, every: Iterable[Operation]) -> bool:
     """Return whether every pool of a plan has what it requires, as far as known."""
     return not any(
-        operation.has_goal and knowledge.missing(operation) > _NOTHING
-        for operation in every
+        operation.has_goal and knowledge.missing(operation) > _NOTHING for operation in every
     )
 
 

@@ -122,7 +122,7 @@ class Operation:
 
     @property
     def variance(self) -> float:
-        """Variance of the GPUs busy with Poisson arrivals, were there no limit: gangs count more."""
+        """Variance of the GPUs busy with Poisson arrivals and no limit: gangs add more."""
         return math.fsum(stream.gpus * stream.load for stream in self.streams)
 
     @property
