@@ -24,10 +24,13 @@ from alloc.planning.capacity import (
     PoolFormula,
     ToMeasure,
     corrected,
+    gpus_to_ask,
     measured_ratios,
     ratio,
+    ratio_above,
     required_by_formula,
     reserved_gpus,
+    usable_gpus,
 )
 from alloc.planning.pools import Operation, Pool, Regime, Stream
 from alloc.planning.replay import Measured, ReplaySettings
@@ -44,6 +47,11 @@ from alloc.problems.right_sizing.problem import PlanningProblem
 # Part of a host by which a pool that missed a goal requires more than it had, whatever the draws by
 # which capacity is measured say: any part makes the model add a host.
 _LEAST_STEP = 0.05
+
+# Hosts by which a pool requires more than it had for the last plan, if by then no plan held and a
+# goal was missed or nearly so: what is nearly enough is as likely as not missed by other draws, and
+# of a dozen such pools one always is. There is no later plan to mend it, and a host costs little.
+_SURE_STEP = 1.0
 
 # GPUs by which a buffer must be too small to be worth another solve.
 _NOTHING = 0.5
@@ -93,6 +101,10 @@ class Knowledge:
             operation.streams, required_by_formula(operation), self.correction(operation.pool)
         )
 
+    def missing(self, operation: Operation) -> float:
+        """Return the GPUs that a pool requires beyond those that its gangs can fill."""
+        return self.required(operation) - usable_gpus(operation.streams, operation.gpus)
+
 
 def learn(
     knowledge: Knowledge,
@@ -102,6 +114,8 @@ def learn(
     replayed: Sequence[tuple[Operation, Sequence[Measured]]],
     settings: ReplaySettings,
     draw: int = 1,
+    *,
+    surely: bool = False,
 ) -> None:
     """Correct the formula by a replay, and set the buffers of the pools of the plan.
 
@@ -126,6 +140,9 @@ def learn(
     draw
         The draw by which they were replayed. What a regime requires that missed a goal is measured
         by it too: other draws may be kinder, and the next verdict is by another one.
+    surely
+        Whether the next plan is the last and none held. Then what a regime requires that missed a
+        goal, or nearly did, is measured by all draws until now, and it is a host more than it had.
     """
     seen = [one for _, measured in replayed for one in measured]
     knowledge.held |= bool(seen) and all(one.holds for one in seen)
@@ -135,7 +152,11 @@ def learn(
             by_pool[operation.pool].append((operation, measured))
     to_measure: dict[Pool, list[ToMeasure]] = {}
     for pool, found in by_pool.items():
-        has_missed = not all(m.holds for _, measured in found for m in measured)
+        doubtful = [
+            any(not m.holds or (surely and not m.is_sure) for m in measured)
+            for _, measured in found
+        ]
+        has_missed = any(doubtful)
         is_asked = any(
             _pool_of(key) == pool and key.job_classes <= _names(operation)
             for key in asked
@@ -147,12 +168,12 @@ def learn(
             has = min(ratio(operation, operation.gpus) for operation, _ in found)
             most = math.inf if has_missed else has
             to_measure[pool] = []
-            for operation, measured in found:
-                missed = not all(one.holds for one in measured)
+            draws = range(draw + 1) if surely else (SIZING, draw)
+            for (operation, _), missed in zip(found, doubtful, strict=True):
                 # More than it had when it missed, whatever the draws say.
-                step = _LEAST_STEP * max(operation.hosts, default=1)
-                least = ratio(operation, operation.gpus + step) if missed else 0.0
-                for by in (SIZING, draw) if missed else (SIZING,):
+                step = (_SURE_STEP if surely else _LEAST_STEP) * max(operation.hosts, default=1)
+                least = ratio_above(operation, step) if missed else 0.0
+                for by in draws if missed else (SIZING,):
                     to_measure[pool].append(ToMeasure(operation, by, least, most))
         elif all(measured for _, measured in found):
             has = min(ratio(operation, operation.gpus) for operation, _ in found)
@@ -210,7 +231,7 @@ def raise_buffers(
     for operation in every:
         if not operation.has_goal:
             continue
-        missing = knowledge.required(operation) - operation.gpus
+        missing = knowledge.missing(operation)
         where = operation.pool, operation.regime.quarter
         if missing > short.get(where, (0.0, operation))[0]:
             short[where] = missing, operation
@@ -232,8 +253,7 @@ def raise_buffers(
 def is_enough(knowledge: Knowledge, every: Iterable[Operation]) -> bool:
     """Return whether every pool of a plan has what it requires, as far as known."""
     return not any(
-        operation.has_goal and knowledge.required(operation) > operation.gpus + _NOTHING
-        for operation in every
+        operation.has_goal and knowledge.missing(operation) > _NOTHING for operation in every
     )
 
 
@@ -390,6 +410,7 @@ def _buffers_of(
         for name, streams in by_name.items()
     }
     order = sorted(by_name, key=lambda name: sizes[name])
+    host_gpus = max(operation.hosts, default=1)
     for i in range(len(order)):
         part = replace(operation, streams=tuple(s for n in order[: i + 1] for s in by_name[n]))
         reserved, formula = reserved_gpus(problem, part), PoolFormula(part.streams)
@@ -397,7 +418,8 @@ def _buffers_of(
             job_class = by_name[name][0].job_class
             if job_class.goal is not None:
                 required = corrected(part.streams, formula.gpus(job_class), correction)
-                yield _key(operation.pool, {name, order[i]}), max(required - reserved, 0.0)
+                asked = gpus_to_ask(part.streams, required, host_gpus)
+                yield _key(operation.pool, {name, order[i]}), max(asked - reserved, 0.0)
 
 
 def _all_jobs(

@@ -40,11 +40,16 @@ SIZING = 0
 # Parts of a host to which capacity is measured. Finer is beyond what the draws say: in a pool of
 # three hosts of eight GPUs, two GPUs are a twelfth.
 _PARTS = 4
+# Part of the standard deviation of the GPUs busy to which capacity is measured in large pools: what
+# draws require differs by some times as much.
+_FINEST = 0.05
 # With two thousand hosts more, in parts, a pool that misses its goals is not short of hosts.
 _MAX_DOUBLINGS = 12
 # The formula is known to a host or two; a thousandth of the load, or of the largest gang where the
 # load is less, is beyond its accuracy. Of next to no load it would be finer than round-off.
 _ACCURACY = 1e-3
+# Part of a gang that is round-off of the sums that GPUs are added up by.
+_ROUND_OFF = 1e-9
 
 
 class PoolFormula:
@@ -158,13 +163,75 @@ def corrected(streams: Sequence[Stream], formula: float, correction: float) -> f
     return max(load + correction * (formula - load), *(float(stream.gpus) for stream in streams))
 
 
+def usable_gpus(streams: Sequence[Stream], gpus: float) -> float:
+    """Return the GPUs that gangs can fill: the others are no use to any job, however many wait.
+
+    Parameters
+    ----------
+    streams
+        What arrives at the pool.
+    gpus
+        GPUs it has.
+
+    Returns
+    -------
+    float
+        The largest multiple, up to `gpus`, of the greatest common divisor of the gangs.
+    """
+    step = _step(streams)
+    return step * math.floor(gpus / step + _ROUND_OFF)
+
+
+def gpus_to_ask(streams: Sequence[Stream], required: float, host_gpus: int) -> float:
+    """Return for how many GPUs to ask, so that gangs can fill as many as are required.
+
+    Whole hosts make a little more of what is asked for. That is no help where it does not hold
+    another gang: the pool needs the hosts of a whole one. Half a host less is asked for than these
+    have, so that a load that turns out a little larger does not take one more.
+
+    Parameters
+    ----------
+    streams
+        What arrives at the pool.
+    required
+        GPUs with which it keeps its goals.
+    host_gpus
+        GPUs of a host.
+
+    Returns
+    -------
+    float
+        GPUs, no fewer than are required.
+    """
+    step = _step(streams)
+    if host_gpus % step == 0:
+        return required
+    hosts = math.ceil(step * math.ceil(required / step - _ROUND_OFF) / host_gpus)
+    return max(required, (hosts - 0.5) * host_gpus)
+
+
+def _step(streams: Sequence[Stream]) -> int:
+    return math.gcd(*(stream.gpus for stream in streams))
+
+
 def ratio(operation: Operation, gpus: float) -> float:
     """Return so many GPUs of a pool with a goal, beyond its load, over what the formula says.
 
-    With a goal the formula says more than the load, however loose the goal is.
+    Of the GPUs those count that gangs can fill. With a goal the formula says more than the load,
+    however loose the goal is.
     """
+    return _ratio_of_usable(operation, usable_gpus(operation.streams, gpus))
+
+
+def ratio_above(operation: Operation, part: float) -> float:
+    """Return the ratio of a pool that requires more than its gangs can fill, by a part of a GPU."""
+    usable = usable_gpus(operation.streams, operation.gpus)
+    return _ratio_of_usable(operation, usable + part)
+
+
+def _ratio_of_usable(operation: Operation, usable: float) -> float:
     beyond = required_by_formula(operation) - operation.load
-    return max(gpus - operation.load, 0.0) / beyond
+    return max(usable - operation.load, 0.0) / beyond
 
 
 def measured_gpus(
@@ -250,10 +317,10 @@ def holds_with(
 
 
 def _parts(operation: Operation) -> tuple[int, int]:
-    """Return the GPUs of a part of a pool's largest host, and those of its smaller hosts."""
+    """Return to how many GPUs capacity is measured, and those of a pool's smaller hosts."""
     size = max(max(operation.hosts, default=1), 1)
     smaller = sum(gpus * count for gpus, count in operation.hosts.items() if gpus != size)
-    return max(size // _PARTS, 1), smaller
+    return max(size // _PARTS, int(_FINEST * math.sqrt(operation.variance)), 1), smaller
 
 
 def _with_gpus(operation: Operation, gpus: int) -> Operation:
@@ -317,6 +384,21 @@ def _measured_ratio(guess: float, regimes: Sequence[ToMeasure], settings: Replay
         if largest >= one.least and largest and holds_with(operation, settings, known, one.draw):
             continue
         start = corrected(operation.streams, formula, max(guess, largest, one.least))
-        required = ratio(operation, measured_gpus(operation, settings, start, one.draw))
+        required = _measured_middle(operation, settings, start, one.draw)
         largest = max(largest, min(required, one.most), one.least)
     return largest
+
+
+def _measured_middle(
+    operation: Operation, settings: ReplaySettings, guess: float, draw: int
+) -> float:
+    """Return the ratio that a pool requires in a regime, by simulation.
+
+    What holds is measured to a part of a host, or to a gang where all gangs are larger: then what
+    is required lies between the gangs that missed and one more, and the middle of it counts. At
+    this load that asks for the same hosts as the whole gang; at others it is as likely too much.
+    """
+    needed = measured_gpus(operation, settings, guess, draw)
+    part, _ = _parts(operation)
+    idle = max(_step(operation.streams) - part, 0) / 2
+    return _ratio_of_usable(operation, usable_gpus(operation.streams, needed) - idle)

@@ -187,6 +187,11 @@ class IterationSolves:
             return at_prices
         return best.problem, best.result
 
+    def in_places_of(self, start: Result[Plan]) -> tuple[PlanningProblem, Result[Plan]]:
+        """Return the problem with buffers where a plan sends classes, and its result."""
+        found = self._candidate(start)
+        return found.problem, found.result
+
     def _candidate(self, start: Result[Plan]) -> _Candidate:
         """Return the plan with buffers where a plan sends classes, as far as it may be cheapest."""
         fit(self.knowledge, self.shared, self.operations(start))

@@ -197,8 +197,9 @@ def _iterate(
         tell(f"iteration {number}: solving the plan")
         last = _last_plan(iterations)
         solves = IterationSolves(problem, shared, knowledge, solve, settings, seconds)
+        is_last_chance = number == max_iterations and not any(one.holds for one in iterations)
         try:
-            now, result = _solved(solves, last, number, measured_only)
+            now, result = _solved(solves, last, number, measured_only, is_last_chance)
         except KeyboardInterrupt:
             # The best of what was solved is kept, at prices or with buffers.
             best = solves.best()
@@ -227,8 +228,10 @@ def _iterate(
         else:
             tell(f"iteration {number}: measuring the capacity that is required")
             found = tuple(zip(operations, measured, strict=True))
+            asked = margins(now).keys()
+            surely = number + 1 == max_iterations and not any(before.holds for before in iterations)
             try:
-                learn(knowledge, shared, margins(now).keys(), every, found, settings, number)
+                learn(knowledge, shared, asked, every, found, settings, number, surely=surely)
             except InstanceError:
                 if not any(before.holds for before in iterations):
                     raise
@@ -239,14 +242,23 @@ def _iterate(
 
 
 def _solved(
-    solves: IterationSolves, last: Iteration | None, number: int, measured_only: bool
+    solves: IterationSolves,
+    last: Iteration | None,
+    number: int,
+    measured_only: bool,
+    is_last_chance: bool,
 ) -> tuple[PlanningProblem, Result[Plan]]:
-    """Return the problem of an iteration and its result, from the last iteration with a plan."""
+    """Return the problem of an iteration and its result, from the last iteration with a plan.
+
+    The last chance of a plan that holds is not where nothing was measured: classes stay.
+    """
     if last is None:
         return solves.problem, solves.of(solves.problem, None)
     if measured_only:
         found = solves.with_buffers(last.result, anywhere=True)
         return found.problem, found.result
+    if is_last_chance and number > 2:
+        return solves.in_places_of(last.result)
     return solves.cheapest(last.result, _FIRST_PRICES if number == 2 else 0)
 
 

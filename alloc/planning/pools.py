@@ -121,6 +121,16 @@ class Operation:
         return math.fsum(stream.load for stream in self.streams)
 
     @property
+    def variance(self) -> float:
+        """Variance of the GPUs busy with Poisson arrivals and no limit: gangs add more."""
+        return math.fsum(stream.gpus * stream.load for stream in self.streams)
+
+    @property
+    def turn_hours(self) -> float:
+        """Hours in which jobs make way for others: the mean run time, by their part in variance."""
+        return math.fsum(s.gpus * s.load * s.hours for s in self.streams) / self.variance
+
+    @property
     def has_goal(self) -> bool:
         """Whether jobs with a goal come."""
         return any(stream.job_class.goal is not None for stream in self.streams)
@@ -221,8 +231,7 @@ def tightest(operations: Sequence[Operation], each: int = 1) -> tuple[Operation,
 def _tightness(operation: Operation) -> float:
     if not operation.gpus:
         return math.inf
-    variance = math.fsum(stream.gpus * stream.load for stream in operation.streams)
-    return (operation.load + 2 * math.sqrt(variance)) / operation.gpus
+    return (operation.load + 2 * math.sqrt(operation.variance)) / operation.gpus
 
 
 Counts = dict[int, int]

@@ -17,6 +17,11 @@ Progress = Callable[[str], None]
 """Takes a line of progress."""
 
 
+def _now() -> float:
+    """Return the time by the clock as it is now: benchmarks put one of CPU seconds in its place."""
+    return time.perf_counter()
+
+
 @dataclass(frozen=True)
 class Settings:
     """Limits of a solve (`alloc.result.Limits`), the clock that is running, and what is held.
@@ -43,7 +48,7 @@ class Settings:
     time_limit_s: float = 60.0
     seed: int = 0
     workers: int = 1
-    started: float = field(default_factory=time.perf_counter)
+    started: float = field(default_factory=_now)
     held: tuple[Held, ...] = ()
     gap: float = OPTIMALITY_GAP
     nodes: int | None = None

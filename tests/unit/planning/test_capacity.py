@@ -14,12 +14,15 @@ from alloc.errors import InstanceError
 from alloc.planning.capacity import (
     ToMeasure,
     _waits,
+    corrected,
     formula_gpus,
+    gpus_to_ask,
     holds,
     measured_gpus,
     measured_ratios,
     ratio,
     reserved_gpus,
+    usable_gpus,
 )
 from alloc.planning.pools import Operation, Stream
 from alloc.planning.replay import ReplaySettings, replay
@@ -176,3 +179,39 @@ def test_a_pool_requires_what_its_tightest_regime_does_however_few_are_measured(
     assert measured_ratios([(1.0, capped)], QUICK) == [pytest.approx(most)]
     least = [one._replace(least=2 * max(each)) for one in regimes]
     assert measured_ratios([(1.0, least)], QUICK) == [pytest.approx(2 * max(each))]
+
+
+@pytest.mark.parametrize("gangs", [(1,), (32,), (8, 32), (6, 4), (3,), (16, 48)])
+@pytest.mark.parametrize("host_gpus", [1, 4, 8, 12])
+def test_the_fewest_hosts_are_asked_for_whose_gpus_gangs_can_fill(
+    gangs: tuple[int, ...], host_gpus: int
+) -> None:
+    """By trying one number of hosts after another, and all sums of gangs."""
+    classes = [job_class(f"{gpus}-gpu", gpus, 1.0, SHORT.goal) for gpus in gangs]
+    streams = pool(1, *((c, 1.0) for c in classes)).streams
+    sums = {0}
+    for gpus in gangs:
+        for many in range(600 // gpus + 1):
+            sums |= {gpus * many + other for other in sums if other < 200}
+    # What is left over of small pools may be no sum of gangs: 2 of gangs of 4 and 6, say.
+    for required in (50.0, 64.0, 64.5, 70.3, 95.9, 96.0):
+        hosts = next(n for n in range(600) if usable_gpus(streams, n * host_gpus) >= required)
+        usable = max(filled for filled in sums if filled <= hosts * host_gpus)
+        assert usable_gpus(streams, hosts * host_gpus) == usable
+        asked = gpus_to_ask(streams, required, host_gpus)
+        assert asked >= required
+        assert math.ceil(asked / host_gpus) == hosts
+
+
+def test_what_is_left_of_a_gang_is_no_use_and_not_measured_as_if_it_were() -> None:
+    """A pool of three gangs and a half keeps what one of three keeps, and lacks half a gang."""
+    long = job_class("long", 32, 2.0, ServiceGoal("wait", 3.0, 0.9))
+    twelve, fifteen, sixteen = (pool(hosts, (long, 75.0)) for hosts in (12, 15, 16))
+    assert replay(twelve, QUICK) == replay(fifteen, QUICK)
+    assert ratio(twelve, 96) == ratio(fifteen, 120) < ratio(sixteen, 128)
+    (found,) = measured_ratios([(1.0, [ToMeasure(fifteen, 0, 0.0, math.inf)])], QUICK)
+    needed = measured_gpus(fifteen, QUICK, 100.0)
+    assert needed % 32 == 0
+    assert ratio(fifteen, needed - 32) < found < ratio(fifteen, needed)
+    required = corrected(fifteen.streams, formula_gpus(fifteen.streams, long), found)
+    assert gpus_to_ask(fifteen.streams, required, 8) == needed - 4

@@ -10,7 +10,7 @@ import pytest
 
 from alloc.errors import InstanceError
 from alloc.planning.pools import Operation, Pool, Regime, Stream, operations_of, tightest
-from alloc.planning.replay import ReplaySettings, replay
+from alloc.planning.replay import ReplaySettings, _jobs, replay
 from alloc.problems.right_sizing import (
     HostOffer,
     JobClass,
@@ -159,6 +159,47 @@ def test_the_replay_measures_what_queueing_theory_says() -> None:
     expected = 1 - wait_in_queue(8, 2.8, 2.0, 1.0).exceeds(0.5)
     assert measured.value.mean == pytest.approx(expected, abs=0.05)
     assert measured.jobs == pytest.approx(measured.value.count * 0.75 * 3000, rel=0.05)
+
+
+def test_a_pool_is_full_when_its_replay_begins() -> None:
+    """Where many long jobs run at once, few arrive meanwhile: an empty pool would fill up only."""
+    goal = ServiceGoal("wait", 2.0, 0.9)
+    pool = operation({8: 8}, stream(goal, hours=50.0, rate=61.0 / 50.0))
+    settings = ReplaySettings(jobs=20, replications=40, variation=1.0)
+    (measured,) = replay(pool, settings)
+    expected = 1 - wait_in_queue(64, 61.0 / 50.0, 50.0, 1.0).exceeds(2.0)
+    assert expected < 0.6
+    assert measured.value.mean == pytest.approx(expected, abs=0.12)
+
+
+@pytest.mark.parametrize("variation", [0.0, 0.8])
+def test_jobs_run_from_the_beginning_as_many_and_as_long_as_at_any_moment(variation: float) -> None:
+    """On average their number is Little's, and what is left of them that of a renewal process."""
+    goal = ServiceGoal("wait", 2.0, 0.9)
+    pool = operation(
+        {8: 6000}, stream(goal, hours=3.0, rate=8000.0), stream(None, gpus=4, rate=4000.0)
+    )
+    settings = ReplaySettings(jobs=20, variation=variation)
+    arrivals_s, members, work_s = _jobs(pool, settings, np.random.default_rng(0))
+    running = arrivals_s == 0
+    assert np.all(np.diff(arrivals_s) >= 0)
+    for i, hours, rate in ((0, 3.0, 8000.0), (1, 2.0, 4000.0)):
+        own = running & (members == i)
+        assert own.sum() == pytest.approx(rate * hours, rel=0.05)
+        left = np.mean(work_s[own]) / 3600
+        assert left == pytest.approx(hours * (1 + variation**2) / 2, rel=0.05)
+
+
+def test_jobs_make_way_for_others_some_times_in_a_replication() -> None:
+    """However few jobs are asked for: else one moment is all that is seen of a large pool."""
+    goal = ServiceGoal("wait", 2.0, 0.9)
+    pool = operation(
+        {8: 60}, stream(goal, hours=2.0, rate=60.0), stream(None, gpus=8, hours=30.0, rate=1.0)
+    )
+    assert 25 < pool.turn_hours < 30
+    (measured,) = replay(pool, ReplaySettings(jobs=20, replications=2))
+    each = measured.jobs / measured.value.count
+    assert each == pytest.approx(0.75 * 60.0 * 5 * pool.turn_hours, rel=0.1)
 
 
 @pytest.mark.parametrize("fraction", [None, 0.9])
