@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
@@ -163,14 +163,16 @@ def _choose_jobs(data: SharingData, z: Whole) -> list[Chosen]:
 
 def _split_tasks(data: SharingData, chosen: Sequence[Chosen], y: Whole) -> dict[int, list[Task]]:
     """Return the tasks of each host class; those that run there now stay if they can."""
-    by_item: dict[int, list[Task]] = {}
+    by_item: defaultdict[int, list[Task]] = defaultdict(list)
     homes = _homes(data)
     for owner, job in enumerate(chosen):
         for role, item, count in data.roles[job.option]:
+            if not homes:
+                by_item[item] += [Task(owner, role, item) for _ in range(count)]
+                continue
             home = homes.get((job.job, job.option, role), ())
             for n in range(count):
-                spot = home[n] if n < len(home) else None
-                by_item.setdefault(item, []).append(Task(owner, role, item, spot))
+                by_item[item].append(Task(owner, role, item, home[n] if n < len(home) else None))
     class_of = {h: c for c, hosts in enumerate(data.host_classes) for h in hosts.hosts}
     left = {pair: int(n) for pair, n in zip(data.pairs, y, strict=True)}
     found: dict[int, list[Task]] = {}
@@ -388,7 +390,7 @@ class _Dealer:
     def _fill_at_home(self, bundles: Sequence[_Bundle], tasks: Iterable[Task]) -> list[Task]:
         """Fill the seated bundles: tasks that run in a slot now first; return the rest."""
         at_home: dict[tuple[int, Slot], list[Task]] = {}
-        waiting: dict[int, deque[Task]] = {}
+        waiting: defaultdict[int, deque[Task]] = defaultdict(deque)
         for task in tasks:
             if task.home is not None:
                 at_home.setdefault((self.data.items[task.item].size, task.home), []).append(task)
@@ -401,9 +403,10 @@ class _Dealer:
                     stays.add(id(task))
                     bundle.tasks.append(task)
                     bundle.slots[s] -= 1
+        sizes = [item.size for item in self.data.items]
         for task in tasks:
-            if id(task) not in stays:
-                waiting.setdefault(self.data.items[task.item].size, deque()).append(task)
+            if not stays or id(task) not in stays:
+                waiting[sizes[task.item]].append(task)
         for bundle in bundles:
             for s, number in enumerate(bundle.slots):
                 if number and (queue := waiting.get(s)):
@@ -444,9 +447,9 @@ class _Dealer:
         if bundle.pattern is None or not bundle.tasks:
             unrolled.placed += [(task, (bundle.host, -1, -1)) for task in bundle.tasks]
             return
-        open_slots: dict[int, list[Slot]] = {}
+        open_slots: defaultdict[int, list[Slot]] = defaultdict(list)
         for s, slot in self._slots_of(bundle):
-            open_slots.setdefault(s, []).append(slot)
+            open_slots[s].append(slot)
         later = []
         for task in bundle.tasks:
             if task.home is not None and task.home in (
