@@ -39,7 +39,7 @@ class PlacementObjective(Objective):
     def size(self, instance: Instance) -> float:
         """Return 1, or the largest weight where weights are counted."""
         if self.function is _weight_placed:
-            return max((job.weight for job in instance.jobs), default=0.0)
+            return max([job.weight for job in instance.jobs], default=0.0)
         return 1.0
 
 
@@ -52,7 +52,12 @@ def _gpus_placed(instance: Instance, allocation: Allocation) -> float:
 
 
 def _weight_placed(instance: Instance, allocation: Allocation) -> float:
-    return math.fsum(instance.job(a.job).weight for a in allocation.assignments)
+    jobs, index = instance.jobs, instance.job_index
+    try:
+        return math.fsum([jobs[index[a.job]].weight for a in allocation.assignments])
+    except KeyError as unknown:
+        instance.job(unknown.args[0])  # which says what it is like
+        raise
 
 
 def _moves(instance: Instance, allocation: Allocation) -> float:

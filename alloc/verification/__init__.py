@@ -82,16 +82,19 @@ def _check_assignments(instance: Instance, allocation: Allocation) -> list[Viola
     runs: list[Run] = []
     is_plain = plain_assignments(instance)
     for a in allocation.assignments:
-        problems: list[Violation] = []
-        if not is_plain(a):
-            problems += check_assignment(instance, a.job, a.configuration, a.tasks)
-            found += problems
+        problems = (
+            [] if is_plain(a) else list(check_assignment(instance, a.job, a.configuration, a.tasks))
+        )
+        found += problems
         if a.job in seen:
             found.append(
                 Violation("twice", (a.job,), 1, "job", f'job "{a.job}" is allocated twice.')
             )
         seen.add(a.job)
-        if not any(v.code in ("unknown_job", "unknown_configuration") for v in problems):
+        if not problems or not {v.code for v in problems} & {
+            "unknown_job",
+            "unknown_configuration",
+        }:
             runs.append(Run(a.job, a.configuration, 0.0, length_s, a.tasks))
     found += [*check_capacity(instance, runs), *check_affinities(instance, runs)]
     if instance.outages:

@@ -13,6 +13,12 @@ from alloc.topology.mig import COMPUTE_SLICES, MigProfile, mig_profiles, overlap
 from alloc.verification.violation import Violation
 from alloc.workload import TaskGroup
 
+_COMPUTE, _MEDIA = 8, 16
+"""Bits from which on compute slices and media extensions are counted: a GPU has 8 memory slices, so
+at most 8 instances of at most 7 compute slices each, a number of 8 bits."""
+_MEMORY = (1 << _COMPUTE) - 1
+"""The bits of memory slices; also the largest count of compute slices."""
+
 
 class _Use(NamedTuple):
     """One task on one GPU of a host; `gpu` is None for whole GPUs, which have no position."""
@@ -44,6 +50,8 @@ def check_gpu_sharing(instance: Instance, runs: Sequence[Run]) -> Iterator[Viola
     """
     if not {"MIG slices", "GPU memory"} & instance.features.keys():
         return
+    if _is_clear(instance, runs):
+        return
     uses: dict[int, list[_Use]] = {}
     index = instance.topology.host_index
     # Jobs share configurations: whose groups they are is looked up once.
@@ -65,6 +73,59 @@ def check_gpu_sharing(instance: Instance, runs: Sequence[Run]) -> Iterator[Viola
                 uses.setdefault(h, []).extend(found)
     for h, on_host in uses.items():
         yield from _check_host(instance, h, on_host)
+
+
+def _is_clear(instance: Instance, runs: Sequence[Run]) -> bool:
+    """Return whether a quick look sees that all is well: no instances meet, whenever they stand.
+
+    It takes instances alone, and no two on the same slice of a GPU at any time; what else may be
+    right is left to the rules.
+    """
+    jobs, index, topology = instance.jobs, instance.job_index, instance.topology
+    kinds = {host.id: topology.host_type(host) for host in topology.hosts}
+    profiles: dict[tuple[int, int], dict[str, str | None]] = {}
+    needs: dict[tuple[str | None, str, int], int] = {}
+    taken: dict[tuple[str, int], int] = {}
+    for run in runs:
+        configurations = jobs[index[run.job]].configurations
+        # Jobs share configurations: the profiles of their groups are looked up once.
+        key = id(configurations), run.configuration
+        profile_of = profiles.get(key)
+        if profile_of is None:
+            groups = configurations[run.configuration].tasks
+            profile_of = profiles[key] = {group.role: group.mig_profile for group in groups}
+        for task in run.tasks:
+            profile, kind = profile_of.get(task.role), kinds.get(task.host)
+            if profile is None or kind is None:
+                return False
+            if not len(task.gpus) == len(task.starts) == task.count:
+                return False
+            for g, start in zip(task.gpus, task.starts, strict=True):
+                need = needs.get((kind.gpu_type, profile, start))
+                if need is None:
+                    need = needs[kind.gpu_type, profile, start] = _slices_of(
+                        kind.gpu_type, profile, start
+                    )
+                now = taken.get((task.host, g), 0)
+                if not need or not 0 <= g < kind.num_gpus or now & need & _MEMORY:
+                    return False
+                taken[task.host, g] = now + need
+    return all(
+        (amount >> _COMPUTE) & _MEMORY <= COMPUTE_SLICES and amount >> _MEDIA <= 1
+        for amount in taken.values()
+    )
+
+
+def _slices_of(gpu_type: str | None, name: str, start: int) -> int:
+    """Return memory slices as bits, and beyond them compute slices and media extensions as counts.
+
+    0 where no such instance may begin. Sums of instances that share no memory slice are exact.
+    """
+    profile = mig_profiles(gpu_type).get(name)
+    if profile is None or start not in profile.starts:
+        return 0
+    memory = sum(1 << at for at in profile.slices(start))
+    return memory | profile.compute_slices << _COMPUTE | profile.media << _MEDIA
 
 
 def _read(

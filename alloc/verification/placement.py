@@ -98,6 +98,10 @@ def plain_assignments(instance: Instance) -> Callable[[Assignment], bool]:
         if counts is None:
             counts = configuration.counts if configuration.any_hosts else {}
             wanted[id(configuration)] = counts
+        if len(assignment.tasks) == 1:
+            (task,) = assignment.tasks
+            known = task.count >= 1 and task.host in hosts
+            return known and len(counts) == 1 and counts.get(task.role) == task.count
         placed: dict[str, int] = {}
         for task in assignment.tasks:
             if task.count < 1 or task.host not in hosts:

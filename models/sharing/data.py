@@ -293,15 +293,19 @@ def sharing_data(instance: Instance, *, aggregate: bool, states: bool = True) ->
 def _job_classes(jobs: Sequence[Job]) -> tuple[JobClass, ...]:
     # Equal configurations count as one even where they are different objects.
     canonical: dict[tuple[Configuration, ...], tuple[Configuration, ...]] = {}
-    by_id: dict[int, tuple[Configuration, ...]] = {}
+    by_id: dict[int, int] = {}
     found: dict[tuple[int, float, str | None], list[int]] = {}
     for j, job in enumerate(jobs):
-        if id(job.configurations) not in by_id:
-            by_id[id(job.configurations)] = canonical.setdefault(
-                job.configurations, job.configurations
-            )
-        key = (id(by_id[id(job.configurations)]), job.weight, job.tenant)
-        found.setdefault(key, []).append(j)
+        table = job.configurations
+        of = by_id.get(id(table))
+        if of is None:
+            of = by_id[id(table)] = id(canonical.setdefault(table, table))
+        key = of, job.weight, job.tenant
+        members = found.get(key)
+        if members is None:
+            found[key] = [j]
+        else:
+            members.append(j)
     return tuple(
         JobClass(tuple(members), jobs[members[0]].configurations, weight, tenant)
         for (_, weight, tenant), members in found.items()

@@ -233,9 +233,9 @@ def _layouts_by_counts(
 
 def layout_of(gpu_type: str, sizes: Sequence[Size], counts: Counts, state: Layout) -> Layout:
     """Return a layout with (at least) so many instances that is nearest to a GPU's present one."""
-    names = tuple(size.profile for size in sizes if size.profile is not None)
-    wanted = tuple(n for n, size in zip(counts, sizes, strict=True) if size.profile is not None)
-    return _layouts_by_counts(gpu_type, names, state)[0][wanted]
+    number = {size.profile: n for n, size in zip(counts, sizes, strict=True) if size.profile}
+    names = tuple(sorted(number))
+    return _layouts_by_counts(gpu_type, names, state)[0][tuple(number[name] for name in names)]
 
 
 def mig_patterns(gpu_type: str | None, sizes: Sequence[Size], state: Layout) -> list[Pattern]:
@@ -246,12 +246,13 @@ def mig_patterns(gpu_type: str | None, sizes: Sequence[Size], state: Layout) -> 
     """
     if gpu_type is None or not any(size.profile for size in sizes):
         return []
-    names = tuple(size.profile for size in sizes if size.profile is not None)
+    # In the order of their names, so that all problems with these profiles share what is known.
+    names = tuple(sorted({size.profile for size in sizes if size.profile}))
     every, free = _layouts_by_counts(gpu_type, names, state)
+    at = [names.index(size.profile) if size.profile else -1 for size in sizes]
 
     def spread(counts: Counts) -> Counts:
-        it = iter(counts)
-        return tuple(next(it) if size.profile is not None else 0 for size in sizes)
+        return tuple([counts[k] if k >= 0 else 0 for k in at])
 
     kept = maximal(list(free))
     patterns = [Pattern(spread(counts)) for counts in kept if any(counts)]

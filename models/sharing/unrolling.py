@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import heapq
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
+from operator import itemgetter
+from typing import NamedTuple
 
 import numpy as np
 
 from alloc.models.sharing.data import Array, GpuGroup, HostClass, Item, SharingData, Whole
-from alloc.models.sharing.patterns import Pattern, layout_of
+from alloc.models.sharing.patterns import Counts, Pattern, layout_of
 from alloc.problems.allocation.solution import Allocation, Assignment, TaskPlacement
+from alloc.topology.mig import Layout
 
 Slot = tuple[int, int, int]
 """Host, position of the GPU, and first memory slice (-1 for a share)."""
 
 
-@dataclass(frozen=True)
-class Chosen:
+class Chosen(NamedTuple):
     """A job that runs, by position, and the option it runs in."""
 
     job: int
@@ -77,28 +79,38 @@ def allocation_of(
 
 def to_allocation(data: SharingData, unrolled: Unrolled) -> Allocation:
     """Return the allocation of the jobs all of whose tasks are placed."""
-    where: dict[int, dict[tuple[int, str], list[Slot]]] = {}
-    for task, slot in unrolled.placed:
-        if task.owner not in unrolled.left:
-            spots = where.setdefault(task.owner, {})
-            spots.setdefault((slot[0], task.role), []).append(slot)
-    instance = data.instance
+    of_job: dict[int, list[tuple[Task, Slot]]] = {}
+    for pair in unrolled.placed:
+        of_job.setdefault(pair[0].owner, []).append(pair)
+    for owner in unrolled.left:
+        of_job.pop(owner, None)
+    jobs, ids = data.instance.jobs, [host.id for host in data.instance.topology.hosts]
     assignments = []
-    for owner, spots in where.items():
-        chosen = unrolled.chosen[owner]
-        tasks = tuple(
-            TaskPlacement(
-                instance.topology.hosts[h].id,
-                role,
-                len(slots),
-                tuple([g for _, g, _ in slots if g >= 0]),
-                tuple([start for _, _, start in slots if start >= 0]),
+    for owner, pairs in of_job.items():
+        j, option = unrolled.chosen[owner]
+        if len(pairs) == 1:
+            ((task, (h, g, start)),) = pairs
+            gpus, starts = () if g < 0 else (g,), () if start < 0 else (start,)
+            tasks: tuple[TaskPlacement, ...] = (TaskPlacement(ids[h], task.role, 1, gpus, starts),)
+        else:
+            spots: dict[tuple[int, str], list[Slot]] = {}
+            for task, slot in pairs:
+                spots.setdefault((slot[0], task.role), []).append(slot)
+            tasks = tuple(
+                [
+                    TaskPlacement(
+                        ids[h],
+                        role,
+                        len(slots),
+                        tuple([g for _, g, _ in slots if g >= 0]),
+                        tuple([start for _, _, start in slots if start >= 0]),
+                    )
+                    for (h, role), slots in sorted(spots.items())
+                ]
             )
-            for (h, role), slots in (sorted(spots.items()) if len(spots) > 1 else spots.items())
-        )
-        c = data.options[chosen.option][1]
-        assignments.append((chosen.job, Assignment(instance.jobs[chosen.job].id, c, tasks)))
-    return Allocation(tuple(a for _, a in sorted(assignments, key=lambda pair: pair[0])))
+        assignments.append((j, Assignment(jobs[j].id, data.options[option][1], tasks)))
+    assignments.sort(key=itemgetter(0))
+    return Allocation(tuple([assignment for _, assignment in assignments]))
 
 
 def unroll(data: SharingData, columns: Sequence[tuple[int, Pattern]], values: Array) -> Unrolled:
@@ -138,43 +150,42 @@ def unroll(data: SharingData, columns: Sequence[tuple[int, Pattern]], values: Ar
 def _choose_jobs(data: SharingData, z: Whole) -> list[Chosen]:
     """Choose which jobs of each class run, those that run already first, in their own option."""
     running = {data.instance.job_index[a.job]: a.configuration for a in data.instance.running}
-    waiting = {
-        k: sorted(job_class.members, key=lambda j: j not in running)
-        for k, job_class in enumerate(data.classes)
-    }
+    waiting = {k: list(job_class.members) for k, job_class in enumerate(data.classes)}
     chosen = []
     for o, (k, c) in enumerate(data.options):
-        first = sorted(waiting[k], key=lambda j: (running.get(j, c) != c, j not in running))
-        taken = first[: int(z[o])]
-        chosen += [Chosen(j, o) for j in taken]
-        gone = set(taken)
-        waiting[k] = [j for j in waiting[k] if j not in gone]
+        if running:
+            waiting[k].sort(key=lambda j: (running.get(j, c) != c, j not in running, j))
+        number = int(z[o])
+        chosen += [Chosen(j, o) for j in waiting[k][:number]]
+        del waiting[k][:number]
     return chosen
 
 
 def _split_tasks(data: SharingData, chosen: Sequence[Chosen], y: Whole) -> dict[int, list[Task]]:
     """Return the tasks of each host class; those that run there now stay if they can."""
-    by_item: dict[int, list[Task]] = {}
+    by_item: defaultdict[int, list[Task]] = defaultdict(list)
     homes = _homes(data)
     for owner, job in enumerate(chosen):
         for role, item, count in data.roles[job.option]:
+            if not homes:
+                by_item[item] += [Task(owner, role, item) for _ in range(count)]
+                continue
             home = homes.get((job.job, job.option, role), ())
             for n in range(count):
-                spot = home[n] if n < len(home) else None
-                by_item.setdefault(item, []).append(Task(owner, role, item, spot))
+                by_item[item].append(Task(owner, role, item, home[n] if n < len(home) else None))
     class_of = {h: c for c, hosts in enumerate(data.host_classes) for h in hosts.hosts}
     left = {pair: int(n) for pair, n in zip(data.pairs, y, strict=True)}
     found: dict[int, list[Task]] = {}
     for item, tasks in by_item.items():
         others = []
-        for task in tasks:
+        for task in tasks if homes else ():
             at = None if task.home is None else class_of[task.home[0]]
             if at is not None and left.get((item, at), 0):
                 left[item, at] -= 1
                 found.setdefault(at, []).append(task)
             else:
                 others.append(task)
-        rest = iter(others)
+        rest = iter(others if homes else tasks)
         for (i, h), number in left.items():
             if i == item:
                 found.setdefault(h, []).extend(islice(rest, number))
@@ -229,6 +240,8 @@ class _Dealer:
         self.gpus_left = np.full(number, hosts.num_gpus)
         self.index = {h: k for k, h in enumerate(hosts.hosts)}
         self.uses = [np.array(i.beside, dtype=float) for i in data.items]
+        self.slots: dict[tuple[Counts, Layout], list[tuple[int, int]]] = {}
+        """Sizes and starts of the slots that a pattern offers on a GPU in a state."""
         # GPUs not yet given away, by host, in the groups' order; uncut ones last, so that `pop`
         # takes them first.
         self.open: list[dict[tuple[tuple[str, int], ...], list[int]]] = [{} for _ in hosts.hosts]
@@ -248,15 +261,18 @@ class _Dealer:
     ) -> None:
         """Place tasks by patterns, and note those that find no room."""
         items = self.data.items
-        whole = [t for t in tasks if self._is_whole(items[t.item])]
-        without = [t for t in tasks if items[t.item].size < 0]
-        others = [t for t in tasks if items[t.item].size >= 0 and not self._is_whole(items[t.item])]
+        entire = {i for i, item in enumerate(items) if self._is_whole(item)}
+        on_gpus = {i for i, item in enumerate(items) if item.size >= 0}
+        whole = [t for t in tasks if t.item in entire]
+        without = [t for t in tasks if t.item not in on_gpus]
+        others = [t for t in tasks if t.item in on_gpus and t.item not in entire]
         large = [
             _Bundle(None, None, items[t.item].units, [], self.uses[t.item], [t]) for t in whole
         ]
         large.sort(key=lambda b: (-b.num_gpus, -b.use[0], -b.use[1]))
+        nothing = np.zeros(len(self.capacity))
         bundles = [
-            _Bundle(group, pattern, 1, list(pattern.counts), np.zeros(len(self.capacity)))
+            _Bundle(group, pattern, 1, list(pattern.counts), nothing)
             for group, pattern, number in patterns
             if not self._is_whole_pattern(pattern)
             for _ in range(number)
@@ -322,18 +338,29 @@ class _Dealer:
 
     def _seat(self, bundles: Iterable[_Bundle], unrolled: Unrolled) -> None:
         """Give each bundle a host and, if it shares or cuts one, a GPU."""
+        k, state = None, None
         for bundle in bundles:
-            k = self._host_for(bundle)
+            group = bundle.group
+            # The fullest host that has a GPU in this state stays so while bundles go there.
+            if (
+                self.tight
+                or k is None
+                or group is None
+                or group.state != state
+                or not self.gpus_left[k]
+                or not self.num_open[state][k]
+            ):
+                k = self._host_for(bundle)
+            state = None if group is None else group.state
             if k is None:
                 unrolled.left.update(task.owner for task in bundle.tasks)
                 bundle.tasks = []
                 continue
             self.free[k] -= bundle.use
             self.gpus_left[k] -= bundle.num_gpus
-            state = () if bundle.group is None else bundle.group.state
-            taken = [self._take(k, state) for _ in range(bundle.num_gpus)]
+            taken = [self._take(k, state or ()) for _ in range(bundle.num_gpus)]
             bundle.host = self.hosts.hosts[k]
-            bundle.gpu = taken[0] if bundle.group is not None else -1
+            bundle.gpu = taken[0] if group is not None else -1
 
     def _take(self, k: int, state: tuple[tuple[str, int], ...]) -> int:
         """Take a GPU in a state, else an uncut one, else any."""
@@ -363,12 +390,12 @@ class _Dealer:
     def _fill_at_home(self, bundles: Sequence[_Bundle], tasks: Iterable[Task]) -> list[Task]:
         """Fill the seated bundles: tasks that run in a slot now first; return the rest."""
         at_home: dict[tuple[int, Slot], list[Task]] = {}
-        waiting: dict[int, deque[Task]] = {}
+        waiting: defaultdict[int, deque[Task]] = defaultdict(deque)
         for task in tasks:
             if task.home is not None:
                 at_home.setdefault((self.data.items[task.item].size, task.home), []).append(task)
         stays: set[int] = set()
-        for bundle in bundles:
+        for bundle in bundles if at_home else ():
             for s, slot in self._slots_of(bundle):
                 found = at_home.get((s, slot))
                 if found and bundle.slots[s]:
@@ -376,15 +403,15 @@ class _Dealer:
                     stays.add(id(task))
                     bundle.tasks.append(task)
                     bundle.slots[s] -= 1
+        sizes = [item.size for item in self.data.items]
         for task in tasks:
-            if id(task) not in stays:
-                waiting.setdefault(self.data.items[task.item].size, deque()).append(task)
+            if not stays or id(task) not in stays:
+                waiting[sizes[task.item]].append(task)
         for bundle in bundles:
             for s, number in enumerate(bundle.slots):
-                for _ in range(number):
-                    if waiting.get(s):
-                        bundle.tasks.append(waiting[s].popleft())
-                bundle.slots[s] = 0
+                if number and (queue := waiting.get(s)):
+                    bundle.tasks += [queue.popleft() for _ in range(min(number, len(queue)))]
+            bundle.slots = [0] * len(bundle.slots)
         return [task for rest in waiting.values() for task in rest]
 
     def _slots_of(self, bundle: _Bundle) -> list[tuple[int, Slot]]:
@@ -392,36 +419,42 @@ class _Dealer:
         assert bundle.pattern is not None
         if bundle.host < 0:
             return []
-        found: list[tuple[int, Slot]] = []
-        sizes = self.data.sizes
-        for s, number in enumerate(bundle.pattern.counts):
-            if number and sizes[s].profile is None:
-                found += [(s, (bundle.host, bundle.gpu, -1))] * number
-        size_of = {size.profile: s for s, size in enumerate(sizes) if size.profile is not None}
-        if any(bundle.pattern.counts[s] for s in size_of.values()):
-            for profile, start in self._layout(bundle):
-                found.append((size_of[profile], (bundle.host, bundle.gpu, start)))
-        return found
-
-    def _layout(self, bundle: _Bundle) -> tuple[tuple[str, int], ...]:
-        assert bundle.pattern is not None
-        assert self.hosts.gpu_type is not None
         # The state of the GPU it got, which may not be the one it was meant for.
         state = self.data.state_of.get((bundle.host, bundle.gpu), ())
-        return layout_of(self.hosts.gpu_type, self.data.sizes, bundle.pattern.counts, state)
+        key = bundle.pattern.counts, state
+        if key not in self.slots:
+            self.slots[key] = self._slots(*key)
+        return [(s, (bundle.host, bundle.gpu, start)) for s, start in self.slots[key]]
+
+    def _slots(self, counts: Counts, state: Layout) -> list[tuple[int, int]]:
+        """Return the sizes and starts of the slots of a GPU in a state."""
+        sizes = self.data.sizes
+        found = [
+            (s, -1)
+            for s, number in enumerate(counts)
+            if sizes[s].profile is None
+            for _ in range(number)
+        ]
+        size_of = {size.profile: s for s, size in enumerate(sizes) if size.profile is not None}
+        if any(counts[s] for s in size_of.values()):
+            assert self.hosts.gpu_type is not None
+            layout = layout_of(self.hosts.gpu_type, sizes, counts, state)
+            found += [(size_of[profile], start) for profile, start in layout]
+        return found
 
     def _record(self, bundle: _Bundle, unrolled: Unrolled) -> None:
         """Write down where the tasks of a bundle stand."""
         if bundle.pattern is None or not bundle.tasks:
             unrolled.placed += [(task, (bundle.host, -1, -1)) for task in bundle.tasks]
             return
-        open_slots: dict[int, list[Slot]] = {}
+        open_slots: defaultdict[int, list[Slot]] = defaultdict(list)
         for s, slot in self._slots_of(bundle):
-            open_slots.setdefault(s, []).append(slot)
+            open_slots[s].append(slot)
         later = []
         for task in bundle.tasks:
-            mine = open_slots[self.data.items[task.item].size]
-            if task.home in mine:
+            if task.home is not None and task.home in (
+                mine := open_slots[self.data.items[task.item].size]
+            ):
                 mine.remove(task.home)
                 unrolled.placed.append((task, task.home))
             else:

@@ -170,7 +170,7 @@ class Instance(Problem):
         except TypeError:
             return False
         tables = [job.configurations for job in self.jobs]
-        return all(type(value) is tuple for value in (self.jobs, *tables))
+        return {type(self.jobs), *map(type, tables)} == {tuple}
 
     @property
     def resource_names(self) -> tuple[str, ...]:

@@ -76,6 +76,33 @@ class BlockValue:
 
 
 @dataclass(frozen=True, eq=False)
+class Opening:
+    """Rows that tie jobs to an open level: what a row allows differs from block to block.
+
+    Parameters
+    ----------
+    rows
+        Their positions among the rows of a block, shape (count,).
+    columns
+        Positions of the levels among what links to the blocks, shape (count,).
+    share
+        What an open level adds to the row in each block, shape (scenarios, quarters, count).
+    """
+
+    rows: Ints
+    columns: Ints
+    share: Array
+
+    def with_more(self, other: Opening) -> Opening:
+        """Return these rows and others."""
+        return Opening(
+            np.concatenate([self.rows, other.rows]),
+            np.concatenate([self.columns, other.columns]),
+            np.concatenate([self.share, other.share], axis=2),
+        )
+
+
+@dataclass(frozen=True, eq=False)
 class BlockData:
     """What a process needs to solve blocks.
 
@@ -101,6 +128,8 @@ class BlockData:
         The row of each slack column.
     slack_share
         Share of the hours that the slack columns are for; 0 for all but demand.
+    opening
+        Rows in which only whether a level is open comes from the first stage.
     """
 
     matrix: sparse.csc_array
@@ -114,6 +143,17 @@ class BlockData:
     own: int
     slack_rows: Ints
     slack_share: Array
+    opening: Opening
+
+    def opened(self, linked: Array) -> Array:
+        """Return what open levels add to the rows `opening`, shape (scenarios, quarters, count).
+
+        Parameters
+        ----------
+        linked
+            What links to the blocks, whether each level is open last, shape (quarters, linked).
+        """
+        return np.asarray(self.opening.share * linked[:, self.opening.columns])
 
 
 def with_raised_penalty(data: BlockData) -> BlockData:
@@ -162,6 +202,11 @@ def block_data(
         blocks.num_columns,
         np.array(rows, dtype=np.int64),
         np.array([*served, *(0.0 for _ in rows[len(served) :])]),
+        Opening(
+            np.zeros(0, dtype=np.int64),
+            np.zeros(0, dtype=np.int64),
+            np.zeros((*data.demand.shape[:2], 0)),
+        ),
     )
 
 
@@ -244,6 +289,8 @@ class BlockSolver:
         """
         data, (w, t) = self.data, task
         right = data.right[w, t] - data.first_stage @ linked - waived * data.waived[w, t]
+        opening = data.opening
+        right[opening.rows] -= opening.share[w, t] * linked[opening.columns]
         self.program.set_row_bounds(self._rows, right, self._none)
         if len(data.varying):
             zeros = np.zeros(len(data.varying))

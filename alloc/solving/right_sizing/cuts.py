@@ -1,16 +1,19 @@
 """Cuts: what the dual of one block says about all of them.
 
 All blocks have the same matrix and costs, so a dual solution of one is a dual solution of every
-other: ``Q(w, t; z, v) >= alpha[w, t] + beta @ z + gamma[w, t] v`` by weak duality, with reduced
-costs below 0 charged at the upper bounds. So one solve gives a cut for every scenario and quarter,
+other: ``Q(w, t; z, v) >= alpha[w, t] + beta[w, t] @ z + gamma[w, t] v`` by weak duality, with
+reduced costs below 0 charged at the upper bounds. Only for whether levels are open does beta differ
+from block to block (`Opening`). So one solve gives a cut for every scenario and quarter,
 and no cut rests on a solver's tolerance: alpha, beta and gamma are worked out here.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
-from alloc.models.right_sizing.data import Array
+from alloc.models.right_sizing.data import Array, Ints
 from alloc.solving.right_sizing.blocks import BlockData
 
 ZERO_CUT = 0
@@ -92,6 +95,25 @@ class CutPool:
 
     def values(self, linked: Array, waived: Array) -> Array:
         """Return what each cut says about each block, shape (cuts, scenarios, quarters)."""
-        return np.asarray(
-            self.alpha + (self.beta @ linked.T)[:, None, :] + self.gamma * waived[:, None]
-        )
+        found = self.alpha + (self.beta @ linked.T)[:, None, :] + self.gamma * waived[:, None]
+        opening = self.data.opening
+        if len(opening.rows):
+            opened = self.data.opened(linked)
+            found -= np.tensordot(self.dual[:, opening.rows], opened, axes=(1, 2))
+        return np.asarray(found)
+
+    def slopes(self, at: Sequence[int] | Ints, w: int, t: int) -> Array:
+        """Return the slopes of some cuts of a block in what links to it, shape (cuts, linked).
+
+        Parameters
+        ----------
+        at
+            Positions of the cuts.
+        w, t
+            Scenario and quarter.
+        """
+        found, opening = self.beta[at], self.data.opening
+        if len(opening.rows):
+            opened = self.dual[at][:, opening.rows] * opening.share[w, t]
+            np.subtract.at(found.T, opening.columns, opened.T)
+        return found

@@ -183,7 +183,7 @@ class BlockMaster:
         return np.asarray(np.where(has, values[: len(has)], 0.0).max(axis=0, initial=0.0))
 
     def _row(self, w: int, t: int, k: int) -> tuple[Ints, Array]:
-        setting, beta = self.setting, self.pool.beta[k]
+        setting, beta = self.setting, self.pool.slopes([k], w, t)[0]
         used = np.flatnonzero(np.abs(beta) > _LEAST)
         columns, values = [setting.linked[t][used]], [-beta[used]]
         if len(setting.first.waive):
@@ -267,7 +267,7 @@ class QuarterMaster:
                 at, weights = chosen[w, t]
                 share = self.share[w, t]
                 constant += share * float(weights @ self.pool.alpha[at, w, t])
-                slope += share * (weights @ self.pool.beta[at])
+                slope += share * (weights @ self.pool.slopes(at, w, t))
                 lift[w] = share * float(weights @ self.pool.gamma[at, w, t])
             self.rows.append((t, constant, slope, lift))
             self._idle.append(-(10**9) if keep else 0)

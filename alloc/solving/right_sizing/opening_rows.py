@@ -4,12 +4,14 @@ With spare hosts a pool costs something to open, and (C7) lets a fraction of it 
 hosts of a fraction. In a plan no class runs on hosts that stand in a pool that is not open, and
 what it runs there is no more than all of its demand:
 
-``sum_k a_ckpb / (n_ck h_ck) <= Dbar_cb y_p + rented GPUs / (least GPUs for a unit)``
+``sum_k a_ckpb / (n_ck h_ck) <= D_cbwt y_p + rented GPUs / (least GPUs for a unit)``
 
-These are the variable upper bounds of facility location, with which its relaxation is that much
-closer [1]_. There are a class times a pool times a band of them, and few matter, so they are added
-where they are broken. They hold in every plan that serves no more than the demand, and some optimum
-does; so bounds with them are bounds of the problem.
+with the demand of the block, not the largest of all: where demand doubles over a plan, half a pool
+would else be open enough for all the demand of the beginning. These are the variable upper bounds
+of facility location, with which its relaxation is that much closer [1]_. There are a class times a
+pool times a band of them, and few matter, so they are added where they are broken. They hold in
+every plan that serves no more than the demand, and some optimum does; so bounds with them are
+bounds of the problem.
 
 References
 ----------
@@ -27,9 +29,10 @@ from scipy import sparse
 
 from alloc.models.right_sizing.blocks import AMPLE_SENT, Blocks
 from alloc.models.right_sizing.data import Array, SizingData
-from alloc.solving.right_sizing.blocks import BlockData
+from alloc.solving.right_sizing.blocks import BlockData, Opening
 
-# Part of a class's demand by which a row must be broken to be added: less hardly moves a bound.
+# Part of a class's largest demand by which a row must be broken to be added: less hardly moves a
+# bound.
 _BROKEN = 1e-3
 # GPUs of demand below which a class opens no pool, and entries over its demand would be huge.
 _LEAST_GPUS = 1e-3
@@ -52,7 +55,7 @@ class OpeningRows:
             if not mode.spot and mode.pool in open_of_pool:
                 modes_of[mode.pool, mode.job_class].append(w)
         own: list[tuple[int, int, float]] = []
-        opens: list[tuple[int, int, float]] = []
+        levels, classes = [], []
         count = 0
         for (pool, c), modes in modes_of.items():
             rented = [
@@ -72,10 +75,13 @@ class OpeningRows:
                     own.append((count, column, -size / unit))
                 for h, gpus in rented:
                     own.append((count, int(blocks.columns.rental[h, b]), gpus / need / unit))
-                opens.append((count, blocks.num_linked + open_of_pool[pool], 1.0))
+                levels.append(blocks.num_linked + open_of_pool[pool])
+                classes.append(c)
                 count += 1
         self._own = _matrix(own, (count, blocks.num_columns))
-        self._opens = _matrix(opens, (count, blocks.num_linked + len(data.levels)))
+        self._levels = np.array(levels, dtype=np.int64)
+        most = np.maximum(data.demand.max(axis=(0, 1)), np.finfo(float).tiny)
+        self._share = (data.demand / most)[:, :, np.array(classes, dtype=np.int64)]
         self._added = np.zeros(count, dtype=bool)
 
     def add_broken(self, block_data: BlockData, values: Array, linked: Array) -> BlockData | None:
@@ -91,7 +97,8 @@ class OpeningRows:
             What links to them, then whether each level is open, shape (quarters, linked).
         """
         flat = values.reshape(-1, values.shape[-1])
-        kept = (self._own @ flat.T).T.reshape(*values.shape[:2], -1) + (self._opens @ linked.T).T
+        kept = (self._own @ flat.T).T.reshape(*values.shape[:2], -1)
+        kept += self._share * linked[:, self._levels]
         broken = (kept.min(axis=(0, 1)) < -_BROKEN) & ~self._added
         if not broken.any():
             return None
@@ -100,12 +107,16 @@ class OpeningRows:
         slack = block_data.matrix.shape[1] - block_data.own
         body = sparse.hstack([self._own[rows], sparse.csr_array((count, slack))])
         more = np.zeros((*block_data.right.shape[:2], count))
+        nothing = sparse.csr_array((count, block_data.first_stage.shape[1]))
+        begin = block_data.matrix.shape[0]
+        opening = Opening(begin + np.arange(count), self._levels[rows], self._share[:, :, rows])
         return dataclasses.replace(
             block_data,
             matrix=sparse.vstack([block_data.matrix, body], format="csc"),
             right=np.concatenate([block_data.right, more], axis=2),
             waived=np.concatenate([block_data.waived, more], axis=2),
-            first_stage=sparse.vstack([block_data.first_stage, self._opens[rows]], format="csr"),
+            first_stage=sparse.vstack([block_data.first_stage, nothing], format="csr"),
+            opening=block_data.opening.with_more(opening),
         )
 
 

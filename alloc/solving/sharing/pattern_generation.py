@@ -348,7 +348,7 @@ def round_bound(data: SharingData, objective: str, bound: float) -> float:
         return math.floor(bound * MILLI + 1e-6) / MILLI
     if objective != "weight_placed":
         return float(math.ceil(bound - 1e-6))
-    total = math.fsum(job.weight for job in data.instance.jobs)
+    total = math.fsum([job.weight for job in data.instance.jobs])
     if is_counted(data, objective):
         # Of large weights, rounding is a share of the bound itself.
         return min(float(math.floor(bound + 1e-6 + 1e-12 * abs(bound))), total)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import combinations
+
 import pytest
 
 from alloc.problems.allocation.instance import Instance
 from alloc.problems.allocation.solution import Allocation, Assignment, Run, Schedule, TaskPlacement
 from alloc.topology import HostType, flat_cluster
-from alloc.verification import verify
+from alloc.verification import mig, verify
+from alloc.verification.mig import _is_clear
 from alloc.workload import Configuration, Job, TaskGroup
 
 
@@ -100,3 +104,27 @@ def test_instances_may_follow_each_other_in_time() -> None:
 
     assert plan(1.0) == []
     assert plan(0.5) == ["mig_overlap"]
+
+
+def test_the_quick_look_passes_over_exactly_what_breaks_no_rule(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    choices = [
+        (name, (gpu,), (start,))
+        for name in ("one", "media", "second media", "three", "four")
+        for gpu, start in ((0, 0), (0, 1), (0, 4), (1, 4), (2, 0))
+    ]
+    clear: list[bool] = []
+
+    def seen(instance: Instance, runs: Sequence[Run]) -> bool:
+        clear.append(_is_clear(instance, runs))
+        return False
+
+    monkeypatch.setattr(mig, "_is_clear", seen)
+    right = 0
+    for placed in combinations(choices, 3):
+        if len({name for name, _, _ in placed}) == len(placed):
+            found = codes(*placed)
+            assert clear[-1] == (not found), (placed, found)
+            right += not found
+    assert 0 < right < len(clear)

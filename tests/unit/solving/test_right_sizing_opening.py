@@ -1,0 +1,72 @@
+"""Rows that tie jobs to open pools allow in each block what its own demand is."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from alloc.instances.planning import generate_planning
+from alloc.models.right_sizing import SizingData
+from alloc.result import Limits
+from alloc.solving.outcome import Settings
+from alloc.solving.right_sizing.blocks import BlockSolver
+from alloc.solving.right_sizing.method import right_size
+from alloc.solving.right_sizing.relaxation import Relaxation
+
+
+def strengthened(seed: int) -> tuple[Relaxation, BlockSolver]:
+    """Return a relaxation with these rows, of demand that grows fast, and its blocks without."""
+    problem = generate_planning("grows", num_host_types=3, num_sites=2, num_quarters=3, growth=0.5,
+                                num_classes=5, num_scenarios=3, failures=1, seed=seed)  # fmt: skip
+    problem = problem.replace(epsilon=0.4 if seed % 2 else 0.0)
+    state = Relaxation(SizingData(problem), Settings(60.0), 1e-7)
+    plain = BlockSolver(state.block_data)
+    with state.values:
+        state.keep_optimum(*state.relax(None, 60, 1e-9, 60.0))
+        state.strengthen(1e-8, 60.0)
+    assert len(state.block_data.opening.rows)
+    return state, plain
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_no_cut_is_above_what_a_block_costs_without_these_rows(seed: int) -> None:
+    """At first stages drawn at random, pools open or closed as their hosts have it."""
+    state, plain = strengthened(seed)
+    rng = np.random.default_rng(seed)
+    first, tight = state.first, 0
+    for _ in range(20):
+        wish = np.zeros(len(first.cost))
+        orders = first.order[first.order >= 0]
+        wish[orders] = rng.integers(0, 9, len(orders)) * (rng.random(len(orders)) < 0.5)
+        linked, waived = state.setting.points(state.completing.complete(wish))
+        cuts = state.pool.values(linked, waived).max(axis=0)
+        for w, t in state.tasks:
+            value = plain.solve((w, t), linked[t], float(waived[w])).value
+            assert cuts[w, t] <= value + 1e-6 * max(1.0, abs(value))
+            tight += cuts[w, t] > 0.9 * value > 0
+    assert tight
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_slopes_and_values_of_cuts_say_the_same(seed: int) -> None:
+    state, _ = strengthened(seed)
+    (scenarios, quarters), pool = state.setting.shape, state.pool
+    rng = np.random.default_rng(seed)
+    linked = rng.random((quarters, state.setting.linked.shape[1]))
+    waived = rng.random(scenarios)
+    values = pool.values(linked, waived)
+    every = np.arange(len(pool))
+    for w, t in state.tasks:
+        own = pool.alpha[:, w, t] + pool.slopes(every, w, t) @ linked[t]
+        np.testing.assert_allclose(own + pool.gamma[:, w, t] * waived[w], values[:, w, t])
+
+
+def test_growing_demand_is_answered_as_by_one_program() -> None:
+    problem = generate_planning("grows", num_host_types=3, num_sites=2, num_quarters=3, growth=0.5,
+                                num_classes=5, num_scenarios=3, failures=1, seed=7)  # fmt: skip
+    one, two = (
+        right_size(problem, method=method, limits=Limits(gap=1e-5)).certificate
+        for method in ("extensive", "decomposition")
+    )
+    assert two.objective == pytest.approx(one.objective, rel=3e-5)
+    assert max(one.bound, two.bound) <= min(one.objective, two.objective) * (1 + 1e-7)
