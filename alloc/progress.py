@@ -199,14 +199,14 @@ def ends_of_parts(
         followed = progress_of(instance, schedule)
         return {job: progress.completion_s for job, progress in followed.items()}
     instance = instance.unfolded
-    columns = RunColumns(instance, schedule.runs) if columns is None else columns
+    columns = RunColumns(instance, schedule.lazy_runs) if columns is None else columns
     single, end_s = ends_of_single_runs(instance, columns)
     is_known = np.zeros(len(instance.jobs), dtype=bool)
     is_known[columns.job[single]] = True
     known_s = np.full(len(instance.jobs), math.nan)
     known_s[columns.job[single]] = end_s
     if not np.isnan(known_s).any():
-        return dict(zip([job.id for job in instance.jobs], known_s.tolist(), strict=True))
+        return dict(zip(instance.job_columns.ids, known_s.tolist(), strict=True))
     running = {assignment.job: assignment for assignment in instance.running}
     runs_of, downtime = schedule.runs_of, instance.downtime
     ends: dict[str, float | None] = {}
@@ -248,10 +248,10 @@ def ends_of_single_runs(
         once[:] = False
     # The last flag is of jobs and configurations that are not known.
     single = np.flatnonzero(np.append(once, False)[columns.job] & (columns.kind != UNKNOWN))
-    own = [jobs[j] for j in columns.job[single].tolist()]
-    left = np.array([job.work_left for job in own], dtype=float)
-    tolerance = WORK_TOLERANCE * np.array([job.work for job in own], dtype=float)
-    pause_left = np.array([job.restart_cost_s if job.work_done > 0 else 0.0 for job in own])
+    own, job = instance.job_columns, columns.job[single]
+    left = own.work_left[job]
+    tolerance = WORK_TOLERANCE * own.work[job]
+    pause_left = np.where(own.work_done[job] > 0, own.restart_cost_s[job], 0.0)
     rates = np.array([kind.rate for kind in columns.kinds], dtype=float)
     rate = rates[columns.kind[single]]
     start_s, until_s = columns.start_s[single], columns.end_s[single]

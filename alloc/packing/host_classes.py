@@ -29,7 +29,7 @@ class HostClass:
     Attributes
     ----------
     hosts
-        Their positions, as the bits of a number: so the first is found at once.
+        Their bits in one number. The first host has the highest: so it is found at once.
     after
         The class of a host once tasks are taken from it or given back, by the code of the tasks.
     """
@@ -53,9 +53,13 @@ class Ask:
         Tells it from other groups; less than its amounts are apart.
     among
         The hosts that it may stand on, as bits.
+    num_hosts
+        Hosts of the cluster, all of which it may stand on if they are as many.
 
     Attributes
     ----------
+    is_anywhere
+        Whether it may stand on every host.
     whole
         The classes with room for all tasks on each host, from the least room to the most.
     parts
@@ -63,21 +67,41 @@ class Ask:
     num_known
         How many classes were looked at.
     rows
-        The stands of each number of tasks, host by host, as far as they were met.
+        The stands of each number of tasks, by bit of their host, as far as they were met.
+    row
+        Those of all its tasks.
+    taken
+        Code of all its tasks.
     """
 
-    __slots__ = ("among", "code", "count", "each", "num_known", "parts", "role", "rows", "whole")
+    __slots__ = (
+        "among",
+        "code",
+        "count",
+        "each",
+        "is_anywhere",
+        "num_known",
+        "parts",
+        "role",
+        "row",
+        "rows",
+        "taken",
+        "whole",
+    )
 
-    def __init__(self, group: TaskGroup, code: int, among: int) -> None:
+    def __init__(self, group: TaskGroup, code: int, among: int, num_hosts: int) -> None:
         self.each: Row = (group.gpu_milli, group.cpu_milli, group.memory_mib)
         self.count = group.count
         self.role = group.role
         self.code = code
         self.among = among
+        self.is_anywhere = among == (1 << num_hosts) - 1
+        self.taken = code + group.count
         self.whole: list[HostClass] = []
         self.parts: list[tuple[Row, int, HostClass]] = []
         self.num_known = 0
-        self.rows: dict[int, list[Stand | None]] = {}
+        self.row: list[Stand | None] = [None] * (num_hosts + 1)
+        self.rows: dict[int, list[Stand | None]] = {group.count: self.row}
 
     def room(self, free: Row) -> int:
         """Return how many tasks fit on a host with so much free, at most all."""
@@ -98,12 +122,16 @@ class Stand:
     ----------
     ask
         The group.
-    host
-        Position of the host.
+    at
+        Number of the host's bit, from 1.
     count
         Number of tasks.
+    host
+        Position of the host.
     name
-        Id of the host.
+        Its id.
+    index
+        Its position among all stands.
 
     Attributes
     ----------
@@ -113,19 +141,20 @@ class Stand:
         Codes of the tasks, when they are taken from a host and given back.
     task
         The same for people.
-    alone, tasks
+    alone
         The placement of a gang that is nothing but this.
     """
 
-    __slots__ = ("alone", "ask", "bit", "count", "given", "host", "taken", "task", "tasks")
+    __slots__ = ("alone", "ask", "at", "bit", "count", "given", "host", "index", "taken", "task")
 
-    def __init__(self, ask: Ask, host: int, count: int, name: str) -> None:
+    def __init__(self, ask: Ask, at: int, count: int, host: int, name: str, index: int) -> None:
         self.ask = ask
+        self.at = at
         self.host = host
         self.count = count
         self.task = TaskPlacement(name, ask.role, count)
-        self.tasks = (self.task,)
-        self.bit = 1 << host
+        self.index = index
+        self.bit = 1 << at - 1
         self.taken = ask.code + count
         self.given = -self.taken
         self.alone: Placed = (self,)
@@ -152,25 +181,30 @@ class HostClasses:
     """
 
     def __init__(self, topology: Topology) -> None:
-        self._names = [host.id for host in topology.hosts]
+        self._num_hosts = topology.num_hosts
+        # By the number of the host's bit, as everything here; 0 stands for none.
+        self._names = ["", *[host.id for host in reversed(topology.hosts)]]
         rows: list[Row] = [(gpu, cpu, memory) for gpu, cpu, memory in topology.capacity.tolist()]
         self._classes: dict[Row, HostClass] = {}
         # In the order in which they came up.
         self._all: list[HostClass] = []
-        self._at = [self._class(row) for row in rows]
+        first, *others = [self._class(row) for row in rows]
+        self._at = [first, *reversed(others), first]
         self._of_type: dict[str, int] = {}
-        for h, (own, gpu_type) in enumerate(zip(self._at, topology.gpu_types, strict=True)):
-            own.hosts |= 1 << h
+        for at, gpu_type in enumerate(reversed(topology.gpu_types), start=1):
+            self._at[at].hosts |= 1 << at - 1
             if gpu_type is not None:
-                self._of_type[gpu_type] = self._of_type.get(gpu_type, 0) | 1 << h
+                self._of_type[gpu_type] = self._of_type.get(gpu_type, 0) | 1 << at - 1
         self._asks: list[Ask] = []
+        self.stands: list[Stand] = []
+        """All stands that were ever met."""
         self._max_classes = 2 * len(rows) + 64  # no more than one a host has hosts
         self.free_gpu = sum(row[0] for row in rows)
         """Free GPU of all hosts, milli-GPU."""
 
     def free(self, host: int) -> Row:
         """Return what is free on the host at a position."""
-        return self._at[host].free
+        return self._at[self._num_hosts - host].free
 
     def gang(self, configuration: Configuration) -> Gang | None:
         """Return a configuration as this places it, or None if it asks for more than it knows.
@@ -182,13 +216,14 @@ class HostClasses:
             return None
         if any(g.shares_gpu or g.gpu_memory_mib or g.mig_profile is not None for g in groups):
             return None
-        among = (1 << len(self._at)) - 1
+        among = (1 << self._num_hosts) - 1
         if configuration.gpu_type is not None:
             among = self._of_type.get(configuration.gpu_type, 0)
         asks = []
         # As `HostPool` does: groups that need GPUs go first.
         for k in sorted(range(len(groups)), key=lambda k: groups[k].demand, reverse=True):
-            asks.append(Ask(groups[k], _CODES * (len(self._asks) + 1), among))
+            code = _CODES * (len(self._asks) + 1)
+            asks.append(Ask(groups[k], code, among, self._num_hosts))
             self._asks.append(asks[-1])
         return configuration.demand[0], tuple(asks)
 
@@ -200,21 +235,21 @@ class HostClasses:
         if len(self._all) > self._max_classes:
             self._forget()
         stands: list[Stand] = []
-        at = self._at
         for ask in asks:
             if ask.num_known < len(self._all):
                 self._learn(ask)
-            among = ask.among
             for own in ask.whole:
-                hosts = own.hosts & among
+                hosts = own.hosts if ask.is_anywhere else own.hosts & ask.among
                 if hosts:
-                    h = (hosts & -hosts).bit_length() - 1
-                    row = ask.rows.get(ask.count) or self._row(ask, ask.count)
-                    stand = row[h] or self._stand(row, ask, h, ask.count)
-                    after = own.after.get(stand.taken) or self._after(own, stand, -1)
+                    at = hosts.bit_length()
+                    stand = ask.row[at] or self._stand(ask.row, ask, at, ask.count)
+                    after = own.after.get(ask.taken) or self._after(own, stand, -1)
                     own.hosts ^= stand.bit
                     after.hosts |= stand.bit
-                    at[h] = after
+                    self._at[at] = after
+                    if len(asks) == 1:
+                        self.free_gpu -= gpu
+                        return stand.alone
                     stands.append(stand)
                     break
             else:
@@ -222,21 +257,37 @@ class HostClasses:
                     self._give_back(stands)
                     return None
         self.free_gpu -= gpu
-        return stands[0].alone if len(stands) == 1 else tuple(stands)
+        return tuple(stands)
 
     def release(self, gang: Gang, placed: Placed) -> None:
         """Give back the capacity of a placed gang."""
-        self._give_back(placed)
         self.free_gpu += gang[0]
+        if len(placed) > 1:
+            self._give_back(placed)
+            return
+        (stand,) = placed
+        own = self._at[stand.at]
+        after = own.after.get(stand.given) or self._after(own, stand, 1)
+        own.hosts ^= stand.bit
+        after.hosts |= stand.bit
+        self._at[stand.at] = after
 
     def _give_back(self, placed: Iterable[Stand]) -> None:
-        at = self._at
+        classes = self._at
+        # Most hosts of a gang are of one class, and go to one: those are moved together.
+        own = after = classes[0]
+        given = moved = 0
         for stand in placed:
-            own = at[stand.host]
-            after = own.after.get(stand.given) or self._after(own, stand, 1)
-            own.hosts ^= stand.bit
-            after.hosts |= stand.bit
-            at[stand.host] = after
+            at = stand.at
+            if classes[at] is not own or stand.given != given:
+                own.hosts ^= moved
+                after.hosts |= moved
+                own, given, moved = classes[at], stand.given, 0
+                after = own.after.get(given) or self._after(own, stand, 1)
+            moved |= stand.bit
+            classes[at] = after
+        own.hosts ^= moved
+        after.hosts |= moved
 
     def _spread(self, ask: Ask, stands: list[Stand]) -> bool:
         """Place the tasks of a group that no host holds whole, the roomiest hosts first."""
@@ -265,10 +316,10 @@ class HostClasses:
                 left -= room * many
                 hosts = rest
             while hosts and left:
-                first = hosts & -hosts
-                hosts ^= first
+                at = hosts.bit_length()
                 count = min(room, left)
-                self._fill(ask, count, self._at[first.bit_length() - 1], first, 1, stands)
+                self._fill(ask, count, self._at[at], 1 << at - 1, 1, stands)
+                hosts ^= 1 << at - 1
                 left -= count
             if not left:
                 return True
@@ -279,15 +330,14 @@ class HostClasses:
     ) -> int:
         """Place so many tasks on each of the first of some hosts of a class; return the others."""
         row = ask.rows.get(count) or self._row(ask, count)
-        at, rest, after = self._at, hosts, own.after.get(ask.code + count)
+        classes, rest, after = self._at, hosts, own.after.get(ask.code + count)
         for _ in range(many):
-            first = rest & -rest
-            rest ^= first
-            h = first.bit_length() - 1
-            stand = row[h] or self._stand(row, ask, h, count)
+            at = rest.bit_length()
+            stand = row[at] or self._stand(row, ask, at, count)
             if after is None:
                 after = self._after(own, stand, -1)
-            at[h] = after
+            rest ^= stand.bit
+            classes[at] = after
             stands.append(stand)
         if after is not None:
             own.hosts ^= hosts ^ rest
@@ -299,9 +349,11 @@ class HostClasses:
         row = ask.rows[count] = [None] * len(self._at)
         return row
 
-    def _stand(self, row: list[Stand | None], ask: Ask, h: int, count: int) -> Stand:
+    def _stand(self, row: list[Stand | None], ask: Ask, at: int, count: int) -> Stand:
         """Return a stand that was not met before."""
-        stand = row[h] = Stand(ask, h, count, self._names[h])
+        host = self._num_hosts - at
+        stand = row[at] = Stand(ask, at, count, host, self._names[at], len(self.stands))
+        self.stands.append(stand)
         return stand
 
     def _learn(self, ask: Ask) -> None:

@@ -68,11 +68,11 @@ class Drf(Policy):
 
         # Jobs that are users by themselves and take bundles: the share of so many.
         shares: dict[tuple[int, int], float] = {}
-        single = not round_.state.quotas
-        heap = [(share(user), k) for k, user in enumerate(users)]
+        single, is_watched = not round_.state.quotas, round_.is_watched
+        heap = [(share(user) if use else 0.0, k) for k, user in enumerate(users)]
         heapq.heapify(heap)
         while heap:
-            seen, k = heapq.heappop(heap)
+            seen, k = heap[0]  # it stays there until its next share is known
             view, user = competing[k], users[k]
             if single and view.tenant is None:
                 grant = round_.grant_of(view)
@@ -81,15 +81,28 @@ class Drf(Policy):
                     given = len(grant.workers_on)
                     pair = ladder.next_pair(given)
                     if pair is None:
+                        heapq.heappop(heap)
                         continue
-                    if round_.give_tasks(grant, BUNDLE, ladder.bundle, pair - given):
+                    if pair - given == 1 and not is_watched:
+                        host = round_.hosts.give(ladder.bundle)
+                        if given_all := host is not None:
+                            grant.workers_on.append(host)
+                            grant.servers_on.append(host)
+                    else:
+                        given_all = round_.give_tasks(grant, BUNDLE, ladder.bundle, pair - given)
+                    if given_all:
                         key = (id(ladder), pair)
-                        if key not in shares:
-                            shares[key] = max([pair * ladder.bundle[r] / t for r, t in total])
-                        heapq.heappush(heap, (shares[key], k))
+                        held = shares.get(key)
+                        if held is None:
+                            held = max([pair * ladder.bundle[r] / t for r, t in total])
+                            shares[key] = held
+                        heapq.heapreplace(heap, (held, k))
                     elif not self._skip:
                         break
+                    else:
+                        heapq.heappop(heap)
                     continue
+            heapq.heappop(heap)
             if (now := share(user)) > seen:  # another job of the tenant was served meanwhile
                 heapq.heappush(heap, (now, k))
                 continue

@@ -20,6 +20,11 @@ _STATES_A_HOST = 8
 and again, where tasks are alike; where no two are, they would fill the memory."""
 
 
+_LOAD_DIGITS = 12
+"""Decimals that count of a load: equal loads must be equal numbers for the tie to go to the first
+host, and they are sums of fractions with rounding errors of some 1e-16."""
+
+
 class HostState:
     """A host of some capacity with so much of it free; hosts that are alike share one.
 
@@ -27,22 +32,24 @@ class HostState:
     ----------
     capacity, free
         GPU, CPU and memory.
+    first
+        What follows in the order of hosts by one unit of load, as a power of 2 above their number.
 
     Attributes
     ----------
-    load
-        The used fraction of the GPUs plus that of the CPUs.
+    rank
+        The load in the last of its decimals, times `first`. The load is the used fraction of the
+        GPUs plus that of the CPUs.
     after
         The state once a demand is taken, or None if it misfits, for demands already met.
     """
 
-    __slots__ = ("after", "capacity", "free", "load")
+    __slots__ = ("after", "capacity", "free", "rank")
 
-    def __init__(self, capacity: Row, free: Row) -> None:
+    def __init__(self, capacity: Row, free: Row, first: int) -> None:
         self.capacity, self.free = capacity, free
         used = sum((capacity[r] - free[r]) / max(capacity[r], 1) for r in (0, 1))
-        # Equal loads must be equal numbers for the tie to go to the first host.
-        self.load = round(used, 12)
+        self.rank = round(used * 10**_LOAD_DIGITS) * first
         self.after: dict[Row, HostState | None] = {}
 
 
@@ -67,7 +74,11 @@ class LeastLoaded:
         self._states: dict[tuple[Row, Row], HostState] = {}
         self.placements: dict[tuple[int, int], TaskPlacement] = {}
         """Placements given out before, by twice the host (plus 1 for workers) and their number."""
+        self.alone: list[TaskPlacement | None] = [None] * (2 * len(self._capacity))
+        """Those of single tasks."""
         self._empty: list[HostState] = []
+        # Hosts are ordered by the rank of their state plus their position, one number for both.
+        self._first = 1 << len(self._capacity).bit_length()
         self.reset()
 
     def reset(self) -> None:
@@ -76,8 +87,8 @@ class LeastLoaded:
             self._states.clear()
             self._empty = [self._state(row, row) for row in self._capacity]
         self._at = self._empty.copy()
-        # Of the entries of a host, the one with its load counts.
-        self._heap = [(0.0, h) for h in range(len(self._at))]
+        # Of the entries of a host, the one with its rank counts.
+        self._heap = list(range(len(self._at)))
         self._changed: list[int] = []
 
     def read(self, free: npt.NDArray[np.int64], hosts: Iterable[int] | None = None) -> None:
@@ -106,13 +117,24 @@ class LeastLoaded:
         """Return the state of a host."""
         return self._at[host]
 
+    def after(self, state: HostState, demand: Row) -> HostState | None:
+        """Return the state of a host once a demand is taken, or None if it misfits."""
+        try:
+            return state.after[demand]
+        except KeyError:
+            return self._after(state, demand)
+
+    def enter(self, host: int, state: HostState) -> None:
+        """Enter the state of a host from which demands were taken."""
+        self._set(host, state)
+        self._changed.append(host)
+
     def take(self, host: int, demand: Row) -> bool:
         """Take a demand from a given host if it fits there; return whether it does."""
         after = self._after(self._at[host], demand)
         if after is None:
             return False
-        self._set(host, after)
-        self._changed.append(host)
+        self.enter(host, after)
         return True
 
     def occupy(self, host: int, demand: Row, count: int = 1) -> None:
@@ -125,11 +147,12 @@ class LeastLoaded:
     def give(self, demand: Row) -> int | None:
         """Take a demand from the least loaded host and return that host; None if it misfits."""
         # As `give_up_to`, for the one task that rules ask for most.
-        heap, at = self._heap, self._at
+        heap, at, mask = self._heap, self._at, self._first - 1
         while True:
-            load, h = heap[0]
+            entry = heap[0]
+            h = entry & mask
             state = at[h]
-            if state.load == load:
+            if state.rank + h == entry:
                 break
             heapq.heappop(heap)
         try:
@@ -139,7 +162,7 @@ class LeastLoaded:
         if after is None:
             return None
         at[h] = after
-        heapq.heapreplace(heap, (after.load, h))
+        heapq.heapreplace(heap, after.rank + h)
         self._changed.append(h)
         return h
 
@@ -157,12 +180,13 @@ class LeastLoaded:
 
     def give_up_to(self, demand: Row, count: int) -> list[int]:
         """Take a demand at most so many times, until it misfits; return the hosts in order."""
-        heap, at = self._heap, self._at
+        heap, at, mask = self._heap, self._at, self._first - 1
         hosts: list[int] = []
         while len(hosts) < count:
-            load, h = heap[0]
+            entry = heap[0]
+            h = entry & mask
             state = at[h]
-            if state.load != load:
+            if state.rank + h != entry:
                 heapq.heappop(heap)
                 continue
             try:
@@ -172,19 +196,19 @@ class LeastLoaded:
             if after is None:
                 break
             at[h] = after
-            heapq.heapreplace(heap, (after.load, h))
+            heapq.heapreplace(heap, after.rank + h)
             hosts.append(h)
         self._changed += hosts
         return hosts
 
     def _set(self, host: int, state: HostState) -> None:
         self._at[host] = state
-        heapq.heappush(self._heap, (state.load, host))
+        heapq.heappush(self._heap, state.rank + host)
 
     def _state(self, capacity: Row, free: Row) -> HostState:
         state = self._states.get((capacity, free))
         if state is None:
-            state = self._states[capacity, free] = HostState(capacity, free)
+            state = self._states[capacity, free] = HostState(capacity, free, self._first)
         return state
 
     def _after(self, state: HostState, demand: Row) -> HostState | None:

@@ -11,11 +11,6 @@ from alloc.workload import Configuration
 _Table = tuple[int, str, bool]
 
 
-def _table_of(view: JobView) -> _Table:
-    """Return what a job's ladder depends on, unless it is bound to a configuration."""
-    return (id(view.configurations), view.elasticity, view.placement.required is None)
-
-
 class Memory:
     """Ladders already built, the fastest rates of tables, and the hosts by what is free on them.
 
@@ -43,9 +38,12 @@ class Memory:
 
     def ladder(self, view: JobView, topology: Topology) -> Ladder:
         """Return the ladder of a job on the hosts of a topology, always the same one."""
-        bound = None if view.elasticity == "malleable" else view.bound_to
+        elasticity = view.elasticity
+        bound = None if elasticity == "malleable" else view.bound_to
         if bound is None:
-            shared = self._of_table.get(_table_of(view))
+            # What a job's ladder depends on, unless it is bound to a configuration.
+            table = (id(view.configurations), elasticity, view.placement.required is None)
+            shared = self._of_table.get(table)
             if shared is not None:
                 return shared[1]
         # With an error in the rates seen, tables are new at each look.
@@ -54,7 +52,7 @@ class Memory:
         if ladder is None:
             ladder = self._of_job[key] = ladder_of(view, topology)
             if bound is None:
-                self._of_table[_table_of(view)] = (view.configurations, ladder)
+                self._of_table[table] = (view.configurations, ladder)
         return ladder
 
     def fastest(self, table: tuple[Configuration, ...]) -> float:

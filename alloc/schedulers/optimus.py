@@ -119,11 +119,15 @@ class Optimus(Policy):
         points: list[_Point | None] = [None] * len(competing)  # where there is a table of tasks
         lefts: list[float | None] = [None] * len(competing)
         plain = not self._per_dominant_resource and not quotas
+        is_watched = round_.is_watched
 
         def give(grant: Grant, step: _Step) -> bool:
             """Give a step's tasks; return whether they fit."""
-            if step.tasks == 1:
-                return round_.give_task(grant, step.role or "", step.each)
+            if step.tasks == 1 and not is_watched:
+                host = round_.hosts.give(step.each)
+                if host is not None:
+                    (grant.workers_on if step.role == WORKER else grant.servers_on).append(host)
+                return host is not None
             return round_.give_tasks(grant, (step.role or "",), step.each, step.tasks)
 
         def after(grant: Grant, point: _Point, step: _Step) -> _Point:
@@ -173,13 +177,18 @@ class Optimus(Policy):
 
         heap: list[tuple[float, int, _Step]] = []
         later: list[int] = []
+        starts: dict[int, _Point | None] = {}  # by ladder
         for k, view in enumerate(competing):
             grant = round_.grant_of(view)
-            point = points[k] = _point_of(grant, known)
+            ladder = id(grant.ladder)
+            if ladder not in starts:
+                starts[ladder] = _point_of(grant, known)
+            point = points[k] = starts[ladder]
             if plain and point is not None:
                 # Its first tasks, without a look at what they are worth.
-                while not point.rate and give(grant, point.steps[0]):
-                    point = points[k] = after(grant, point, point.steps[0])
+                while not point.rate and give(grant, step := point.steps[0]):
+                    point = point.then.get(step) or after(grant, point, step)
+                points[k] = point
                 if point.rate:
                     later.append(k)  # what a step is worth depends on the job alone
                 elif not self._skip:

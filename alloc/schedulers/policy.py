@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 
+from alloc.collector import collector_paused
 from alloc.packing import HostPool
 from alloc.schedulers.grant import Outcome
 from alloc.schedulers.honouring import REQUIRED_LEVELS
@@ -64,9 +65,10 @@ class Policy:
         """Return the decision at `state.now_s`."""
         if self._published is not None:
             return self._published.decide(state)
-        round_, competing = self._open(state)
-        self._allot(round_, competing)
-        return self._close(round_, competing)
+        with collector_paused():
+            round_, competing = self._open(state)
+            self._allot(round_, competing)
+            return self._close(round_, competing)
 
     def _allot(self, round_: Round, competing: Sequence[JobView]) -> None:
         """Give out tasks and gangs by the rule: here to one job after the other, by `_rank`."""
@@ -83,8 +85,10 @@ class Policy:
         kept: list[JobView] = []
         competing: list[JobView] = []
         for view in state.jobs:
-            stays = view.current is not None and self._stays(view, state)
-            (kept if stays else competing).append(view)
+            if view.current is not None and self._stays(view, state):
+                kept.append(view)
+            else:
+                competing.append(view)
         round_ = Round(state, self._memory, self._empty_pool(state), {}, self.watch)
         round_.pin(kept)
         return round_, competing

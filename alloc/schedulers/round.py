@@ -14,6 +14,7 @@ from alloc.schedulers.ladder import (
     SERVER,
     WORKER,
     GangLadder,
+    Ladder,
     Level,
     TaskLadder,
     gang_ladder,
@@ -90,10 +91,12 @@ class Round:
         """Return what a job has been given, nothing at first."""
         grant = self.grants.get(view.id)
         if grant is None:
-            grant = self.grants[view.id] = Grant(
-                view, self._memory.ladder(view, self.state.topology)
-            )
+            grant = self.grants[view.id] = Grant(view, self.ladder_of(view))
         return grant
+
+    def ladder_of(self, view: JobView) -> Ladder:
+        """Return the ladder of a job, before it is given anything."""
+        return self._memory.ladder(view, self.state.topology)
 
     def pin(self, views: Iterable[JobView]) -> None:
         """Let running jobs keep what they have; the round is for the others."""
@@ -140,15 +143,10 @@ class Round:
         self._add_held(view, demand[0] * count)
         return Outcome.GRANTED
 
-    def give_task(self, grant: Grant, role: str, demand: tuple[int, ...]) -> bool:
-        """Give a job one more task, as `give_tasks` does."""
-        host = self.hosts.give(demand)
-        if host is None:
-            return False
-        if self._watch is not None:
-            self._watch(grant.view.id, role)
-        (grant.workers_on if role == WORKER else grant.servers_on).append(host)
-        return True
+    @property
+    def is_watched(self) -> bool:
+        """Whether somebody is told of each task that is given out."""
+        return self._watch is not None
 
     def give_tasks(
         self, grant: Grant, roles: Sequence[str], demand: tuple[int, ...], count: int
@@ -193,7 +191,7 @@ class Round:
 
     def fill(self, view: JobView) -> Outcome:
         """Give a job as much as it takes: bundles to the top, or the fastest gang that fits."""
-        ladder = self._memory.ladder(view, self.state.topology)
+        ladder = self.ladder_of(view)
         if isinstance(ladder, GangLadder):
             return self._fill_gang(self.grant_of(view), ladder)
         if view.tenant in self.state.quotas:
@@ -204,13 +202,15 @@ class Round:
         grant = self.grants.get(view.id)
         before, top = grant.workers if grant else 0, ladder.pairs[-1]
         hosts = self.hosts.give_up_to(ladder.bundle, top - before)
+        if not hosts:
+            return Outcome.TOP if before >= top else Outcome.MISFIT
         reached = before + len(hosts)
         if reached < top:
             kept = bisect_right(ladder.pairs, reached)
             surplus = reached - max(before, ladder.pairs[kept - 1] if kept else 0)
             for _ in range(surplus):
                 self.hosts.occupy(hosts.pop(), ladder.bundle, -1)
-        if hosts:
+        if hosts:  # none if no pair of the table was reached
             self.enter(grant or self.grant_of(view), hosts, BUNDLE)
         return Outcome.TOP if reached >= top else Outcome.MISFIT
 
@@ -311,9 +311,19 @@ class Round:
         wanted: dict[str, Assignment] = {}
         all_stay = self.state.slot_s is not None
         for job_id, grant in self.grants.items():
-            if (reached := grant.reached) is not None:
-                wanted[job_id] = Assignment(job_id, reached, self._placements(grant))
-                all_stay = all_stay and isinstance(grant.ladder, TaskLadder)
+            ladder = grant.ladder
+            if isinstance(ladder, TaskLadder):
+                workers_on, servers_on = grant.workers_on, grant.servers_on
+                reached = ladder.index.get((len(workers_on), len(servers_on)))
+                if reached is not None:
+                    tasks = self._placements(workers_on, servers_on)
+                    now = grant.view.current
+                    if now is None or now.configuration != reached or now.tasks != tasks:
+                        now = Assignment(job_id, reached, tasks)
+                    wanted[job_id] = now
+            elif grant.configuration is not None:
+                wanted[job_id] = Assignment(job_id, grant.configuration, grant.tasks)
+                all_stay = False
         if all_stay or not any(
             self._moved(a) for job_id, a in wanted.items() if self._may_settle(job_id)
         ):
@@ -368,27 +378,39 @@ class Round:
             and set(current.tasks) != set(assignment.tasks)
         )
 
-    def _placements(self, grant: Grant) -> tuple[TaskPlacement, ...]:
-        if not isinstance(grant.ladder, TaskLadder):
-            return grant.tasks
-        # In the order of hosts and roles, "ps" before "worker".
-        keys = [2 * h for h in grant.servers_on] + [2 * h + 1 for h in grant.workers_on]
-        if len(keys) == 2 and keys[0] != keys[1]:
-            ordered = [(min(keys), 1), (max(keys), 1)]
-        else:
-            counts: dict[int, int] = {}
-            for k in keys:
-                counts[k] = counts.get(k, 0) + 1
-            ordered = sorted(counts.items())
-        known = self.hosts.placements
-        tasks = []
-        for key in ordered:
-            task = known.get(key)
-            if task is None:
-                k, count = key
-                task = known[key] = self._pool.task(k // 2, _ROLES[k % 2], count)
-            tasks.append(task)
-        return tuple(tasks)
+    def _placements(
+        self, workers_on: Sequence[int], servers_on: Sequence[int]
+    ) -> tuple[TaskPlacement, ...]:
+        """Return tasks on hosts in the order of hosts and roles, "ps" before "worker"."""
+        hosts = self.hosts
+        if len(workers_on) == len(servers_on) == 1:
+            first, second = 2 * servers_on[0], 2 * workers_on[0] + 1
+            if second < first:
+                first, second = second, first
+            alone = hosts.alone
+            return (
+                alone[first] or self._placement(first, 1),
+                alone[second] or self._placement(second, 1),
+            )
+        counts: dict[int, int] = {}
+        for h in servers_on:
+            counts[2 * h] = counts.get(2 * h, 0) + 1
+        for h in workers_on:
+            counts[2 * h + 1] = counts.get(2 * h + 1, 0) + 1
+        return tuple(
+            [
+                hosts.placements.get(item) or self._placement(*item)
+                for item in sorted(counts.items())
+            ]
+        )
+
+    def _placement(self, key: int, count: int) -> TaskPlacement:
+        """Return tasks on a host that were not met before; the key is as in `LeastLoaded`."""
+        task = self._pool.task(key // 2, _ROLES[key % 2], count)
+        self.hosts.placements[key, count] = task
+        if count == 1:
+            self.hosts.alone[key] = task
+        return task
 
     # Tasks, one by one.
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import cast
 
 import numpy as np
 import numpy.typing as npt
 
-from alloc.schedulers.grant import BUNDLE, Grant, Outcome
+from alloc.schedulers.grant import BUNDLE, Outcome
 from alloc.schedulers.ladder import TaskLadder
 from alloc.schedulers.least_loaded import HostState
 from alloc.schedulers.policy import Policy
@@ -97,39 +96,50 @@ class Tetris(Policy):
         self._skip = skip
 
     def _allot(self, round_: Round, competing: Sequence[JobView]) -> None:
-        by_task: list[Grant] = []
-        gangs: list[JobView] = []
-        for view in competing:
-            grant = round_.grant_of(view)
-            if isinstance(grant.ladder, TaskLadder):
-                by_task.append(grant)
-            else:
-                gangs.append(view)
+        ladders = [round_.ladder_of(view) for view in competing]
+        by_task = [
+            (view, ladder)
+            for view, ladder in zip(competing, ladders, strict=True)
+            if isinstance(ladder, TaskLadder)
+        ]
+        if len(by_task) < len(competing) or round_.state.quotas or round_.is_watched:
+            for view in competing:  # those who get nothing count for the order of all
+                round_.grant_of(view)
         if by_task:
             self._fill_hosts(round_, by_task)
+        gangs = [
+            view
+            for view, ladder in zip(competing, ladders, strict=True)
+            if not isinstance(ladder, TaskLadder)
+        ]
         if gangs:
             self._fill_cluster(round_, gangs)
 
-    def _fill_hosts(self, round_: Round, grants: Sequence[Grant]) -> None:
+    def _fill_hosts(self, round_: Round, jobs: Sequence[tuple[JobView, TaskLadder]]) -> None:
         """Give bundles to parameter-server jobs, host by host."""
         capacity = np.maximum(round_.state.topology.capacity, 1)
-        views, hosts, quotas = [grant.view for grant in grants], round_.hosts, round_.state.quotas
-        ladders = [cast("TaskLadder", grant.ladder) for grant in grants]
+        views, ladders = [view for view, _ in jobs], [ladder for _, ladder in jobs]
+        hosts, quotas = round_.hosts, round_.state.quotas
         bundles = _rows([ladder.bundle for ladder in ladders])
         fractions = np.array([remaining_fraction(view) for view in views])
         open_ = bytearray(round_.allows_bundle(view) if quotas else True for view in views)
         num_open = sum(open_)
+        # Of jobs that were given something, the hosts of their bundles one by one.
+        given: dict[int, list[int]] = {}
+        others = round_.pool.free  # what is free of resources that no bundle asks for
         # Scores depend on the host's state alone. Where one comes a second time, jobs are ranked.
         rankings: dict[HostState, _Ranking | None] = {}
         for h in range(len(capacity)):
             tried: set[int] = set()
+            before = state = hosts.state(h)
             while num_open:
-                state = hosts.state(h)
                 ranking = rankings.get(state)
                 if ranking is not None:
                     k = ranking.first(open_, tried)
                 else:
-                    free = round_.pool.free[h] / capacity[h]
+                    free = others[h].astype(float)
+                    free[: len(state.free)] = state.free
+                    free /= capacity[h]
                     scores = self._scores(bundles / capacity[h], free, fractions)
                     if scores is None:
                         rankings[state] = _Ranking(np.empty(0))  # nobody, ever
@@ -146,18 +156,27 @@ class Tetris(Policy):
                     break
                 if quotas:
                     if round_.give_on(views[k], h):  # the others of its tenant may now be over
+                        before = state = hosts.state(h)
                         open_[:] = bytes(round_.allows_bundle(view) for view in views)
                         num_open = sum(open_)
                         continue
-                elif hosts.take(h, ladders[k].bundle):
-                    round_.enter(grants[k], (h,), BUNDLE)
-                    if len(grants[k].workers_on) >= ladders[k].pairs[-1]:
+                elif (after := hosts.after(state, ladders[k].bundle)) is not None:
+                    state = after
+                    its = given.setdefault(k, [])
+                    its.append(h)
+                    if round_.is_watched:
+                        round_.enter(round_.grant_of(views[k]), (h,), BUNDLE)
+                    if len(its) >= ladders[k].pairs[-1]:
                         open_[k] = False
                         num_open -= 1
                     continue
                 if not self._skip:
                     break
                 tried.add(k)
+            if state is not before:
+                hosts.enter(h, state)
+        for k in () if round_.is_watched else sorted(given):
+            round_.enter(round_.grant_of(views[k]), given[k], BUNDLE)
         round_.trim()
 
     def _fill_cluster(self, round_: Round, views: Sequence[JobView]) -> None:

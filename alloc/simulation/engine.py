@@ -14,7 +14,7 @@ from alloc.errors import InstanceError, SimulationError
 from alloc.packing import HostPool
 from alloc.problems.allocation.executors import Executors
 from alloc.problems.allocation.instance import Instance, overfull
-from alloc.problems.allocation.solution import Run
+from alloc.problems.allocation.solution import Run, RunTable
 from alloc.schedulers.state import ClusterState, Decision, JobTable, JobView
 from alloc.simulation.hosts import HostWatch
 from alloc.simulation.information import Forecast
@@ -36,8 +36,8 @@ class Record:
     migrations: int = 0
     failures: int = 0
     lost_gpu_s: float = 0.0
-    is_sorted: bool = False
-    """Whether all is in the order of the instance, one run a job."""
+    table: RunTable | None = None
+    """In place of `runs`, where one loop ran all jobs: all is in the order of the instance."""
 
     def enter(self, live: LiveJob) -> None:
         """Enter a job."""
@@ -93,7 +93,7 @@ class Engine:
         self.live: dict[int, LiveJob] = {}
         self.record = Record()
         # Positions, popped from the end: the next job to arrive is the last.
-        self._arrival_s = [job.arrival_s for job in instance.jobs]
+        self._arrival_s = instance.job_columns.arrival_s.tolist()
         first = range(len(instance.jobs)) if self._staged is None else self._staged.first
         # Of those that arrive together, the first in the instance is the last here.
         self._arrivals = sorted(first, key=self._arrival_s.__getitem__)[::-1]

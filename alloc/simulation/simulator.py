@@ -377,24 +377,24 @@ def _result(instance: Instance, engine: Engine, forecast: Forecast) -> Simulatio
     name, record = engine.name, engine.record
     while engine.live:
         record.enter(engine.live.popitem()[1])
-    if not record.is_sorted:
+    ends = record.completion_s
+    unplaced = {
+        job.id: f"refused by {name} at {engine.refused[job.id]:g} s."
+        if job.id in engine.refused
+        else f"not complete when the simulation stopped at {engine.end_s:g} s."
+        for job in engine.instance.jobs
+        if ends.get(job.id) is None
+    }
+    if record.table is not None:
+        schedule = Schedule.of_table(record.table, unplaced)
+        completion_s, start_s = ends, record.start_s
+    else:
         index = engine.instance.job_index
         record.runs.sort(key=lambda run: (index[run.job], run.start_s))
-    schedule = Schedule(
-        tuple(record.runs),
-        {
-            job.id: f"refused by {name} at {engine.refused[job.id]:g} s."
-            if job.id in engine.refused
-            else f"not complete when the simulation stopped at {engine.end_s:g} s."
-            for job in engine.instance.jobs
-            if record.completion_s.get(job.id) is None
-        },
-    )
-    record.runs.clear()
-    completion_s, start_s = record.completion_s, record.start_s
-    if not record.is_sorted or len(start_s) < len(instance.jobs):
-        completion_s = ends_of_jobs(instance, completion_s)
-        start_s = starts_of_jobs(instance, start_s)
+        schedule = Schedule(tuple(record.runs), unplaced)
+        record.runs.clear()
+        completion_s = ends_of_jobs(instance, ends)
+        start_s = starts_of_jobs(instance, record.start_s)
     return SimulationResult(
         instance=instance,
         scheduler=name,
@@ -420,10 +420,11 @@ def _late(instance: Instance, completion_s: dict[str, float | None]) -> tuple[st
     """Return the jobs that completed after their deadline or the horizon."""
     horizon_s = math.inf if instance.horizon_s is None else instance.horizon_s
     late = []
-    every = instance.horizon_s is not None
-    for job in [job for job in instance.jobs if every or job.deadline_s is not None]:
+    columns = instance.job_columns
+    limits_s = np.minimum(columns.deadline_s, horizon_s)
+    for j in np.flatnonzero(limits_s < math.inf).tolist():
+        job, limit_s = instance.jobs[j], limits_s[j]
         end_s = completion_s[job.id]
-        limit_s = min(horizon_s, math.inf if job.deadline_s is None else job.deadline_s)
         if end_s is not None and end_s > limit_s + TIME_TOLERANCE_S:
             late.append(job.id)
     return tuple(late)
@@ -433,7 +434,7 @@ def _check(result: SimulationResult) -> None:
     """Check the whole schedule, and compare its completions with the simulator's."""
     instance, schedule, scheduler = result.instance, result.schedule, result.scheduler
     # So is being stopped, or left out by a policy, before completion.
-    columns = RunColumns(instance.unfolded, schedule.runs)
+    columns = RunColumns(instance.unfolded, schedule.lazy_runs)
     broken = [
         v
         for v in check_schedule(instance, schedule, columns)

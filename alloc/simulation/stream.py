@@ -12,31 +12,36 @@ from __future__ import annotations
 import heapq
 import math
 import time
+from array import array
 from collections import deque
+from itertools import chain
+from operator import attrgetter
+
+import numpy as np
 
 from alloc.packing.host_classes import Gang, HostClasses, Placed
 from alloc.problems.allocation.instance import Instance
-from alloc.problems.allocation.solution import Run
+from alloc.problems.allocation.job_columns import ELASTICITIES
+from alloc.problems.allocation.solution import Run, RunTable
 from alloc.progress import WORK_TOLERANCE, follow
 from alloc.schedulers.fifo import Fifo
 from alloc.schedulers.ladder import TaskLadder, ladder_of
 from alloc.schedulers.state import JobView, Scheduler
 from alloc.simulation.engine import Engine
 from alloc.units import RESOURCES
-from alloc.workload import NO_RULES, Job
+from alloc.workload import Job
 
 _Way = tuple[int, float, Gang]
 """Position of a configuration in its job's table, its rate, and its gang."""
 _Ways = tuple[_Way, ...]
 """Ways to run, the fastest first."""
 
-_Start = tuple[int, int, float, float, float, Placed]
-"""Of a job that has started: positions of job and configuration, start, end of its run, end of its
-work, which may be a rounding before, all in seconds, and where its tasks are."""
-
 
 class Stream:
     """The loop over the events of a stream.
+
+    What it keeps of a job are numbers in columns, for an object for each job costs more than all
+    decisions on it.
 
     Parameters
     ----------
@@ -55,7 +60,15 @@ class Stream:
         self._skip = skip
         self._hosts = hosts
         self._ways = ways
-        self._starts: list[_Start] = []
+        # Of jobs that have started: where their tasks are, their configurations, start and end of
+        # their runs, and the ends of their work, which may be a rounding before; all in seconds.
+        # Who has not started is nowhere.
+        num_jobs = len(ways)
+        self._placed: list[Placed] = [()] * num_jobs
+        self._configuration = array("q", bytes(8 * num_jobs))
+        self._start_s = array("d", bytes(8 * num_jobs))
+        self._end_s = array("d", bytes(8 * num_jobs))
+        self._completion_s = array("d", bytes(8 * num_jobs))
 
     def run(self) -> None:
         """Run to the end, or to the time at which the engine stops, and fill in the record.
@@ -72,7 +85,7 @@ class Stream:
             stopped_s, interrupt = self._engine.end_s, error
         try:
             self._record(stopped_s)
-        except KeyboardInterrupt as error:  # all has happened: the rest is entered
+        except KeyboardInterrupt as error:  # all has happened: it is entered once more
             interrupt = error
             self._record(stopped_s)
         if interrupt is not None:
@@ -81,103 +94,127 @@ class Stream:
     def _loop(self) -> float:
         """Run event by event; return when it is over, infinite if all jobs are complete."""
         # One function with names of its own: each look at an attribute would cost a hundredth.
-        engine, jobs, ways_of = self._engine, self._engine.instance.jobs, self._ways
-        place, release = self._hosts.place, self._hosts.release
-        progress, num_jobs, max_time_s = engine.progress, len(jobs), engine.max_time_s
-        clock, pop, push, took = time.perf_counter, heapq.heappop, heapq.heappush, engine.decision_s
-        enter, skip = self._starts.append, self._skip
-        arrivals = engine.take_arrivals()
-        next_arrival_s = jobs[arrivals[-1]].arrival_s if arrivals else math.inf
-        running: list[tuple[float, int, Gang, Placed]] = []
+        engine, hosts, ways_of, skip = self._engine, self._hosts, self._ways, self._skip
+        place, release, clock = hosts.place, hosts.release, time.perf_counter
+        progress, num_jobs, max_time_s = engine.progress, len(ways_of), engine.max_time_s
+        pop, push, took = heapq.heappop, heapq.heappush, engine.decision_s.append
+        placed_of, configuration_of = self._placed, self._configuration
+        start_s, run_end_s, completion_s = self._start_s, self._end_s, self._completion_s
+        columns = engine.instance.job_columns
+        left_of = columns.work_left.tolist()
+        least_of = (columns.work_left - WORK_TOLERANCE * columns.work).tolist()
+        pause_of = np.where(columns.work_done > 0, columns.restart_cost_s, 0.0).tolist()
+        order = engine.take_arrivals()[::-1]
+        arrival_s = [*columns.arrival_s[order].tolist(), math.inf]
+        next_arrival_s, num_arrived, now_s = arrival_s[0], 0, engine.end_s
+        # The end of the run of each job that runs, and its position; and one that never ends.
+        running: list[tuple[float, int, Gang]] = [(math.inf, num_jobs, (0, ()))]
         waiting: deque[int] = deque()
-        # Ways that were tried since anything was given back, and did not fit.
+        # Ways that were tried, and did not fit, since anything was given back; where nobody is
+        # passed over, since as many GPUs are free as the first needs, milli-GPU.
         misfits: set[int] = set()
-
-        def start(j: int) -> bool:
-            """Start a job in the fastest way that fits; return whether one does."""
-            ways = ways_of[j]
-            if id(ways) in misfits:
-                return False
-            for c, rate, gang in ways:
-                placed = place(gang)
-                if placed is not None:
-                    # As `LiveJob.finish_s`, term by term.
-                    job = jobs[j]
-                    work, done = job.work, job.work_done
-                    pause, left = (job.restart_cost_s if done > 0 else 0.0), work - done
-                    completion_s = end_s = now_s + pause + left / rate
-                    least = left - WORK_TOLERANCE * work
-                    while rate * (end_s - now_s - pause) < least:
-                        end_s = math.nextafter(end_s, math.inf)
-                    enter((j, c, now_s, end_s, completion_s, placed))
-                    push(running, (end_s, j, gang, placed))
-                    return True
-            misfits.add(id(ways))
-            return False
-
-        while running or waiting or arrivals:
-            now_s = next_arrival_s
-            if running and running[0][0] < now_s:
-                now_s = running[0][0]
-            if now_s >= max_time_s:
-                engine.end_s = max_time_s
-                return max_time_s
-            while running and running[0][0] <= now_s:
-                _, _, gang, placed = pop(running)
-                release(gang, placed)
-                misfits.clear()
-                engine.num_complete += 1
-                if progress is not None:
-                    progress(engine.num_complete, num_jobs)
-            passed = len(waiting)
-            while next_arrival_s <= now_s:
-                waiting.append(arrivals.pop())
-                next_arrival_s = jobs[arrivals[-1]].arrival_s if arrivals else math.inf
-            engine.end_s = now_s
-            if waiting:
+        needed_gpu, num_complete = 0, engine.num_complete
+        try:
+            while True:
+                now_s = min(running[0][0], next_arrival_s)
+                if now_s >= max_time_s:
+                    break
+                while running[0][0] <= now_s:
+                    _, j, gang = pop(running)
+                    release(gang, placed_of[j])
+                    num_complete += 1
+                    if progress is not None:
+                        engine.num_complete = num_complete
+                        progress(num_complete, num_jobs)
+                    if misfits and hosts.free_gpu >= needed_gpu:
+                        misfits.clear()
+                num_tried = len(waiting)
+                while next_arrival_s <= now_s:
+                    waiting.append(order[num_arrived])
+                    num_arrived += 1
+                    next_arrival_s = arrival_s[num_arrived]
+                engine.end_s = now_s
+                if not waiting:
+                    if len(running) > 1:
+                        took(0.0)  # nobody waits
+                    continue
+                if misfits and not skip:
+                    took(0.0)  # the first still waits for GPUs
+                    continue
                 began = clock()
-                if skip:
-                    # Who did not fit does not fit until something is given back.
-                    tried = passed if misfits else 0
-                    waiting = deque([j for k, j in enumerate(waiting) if k < tried or not start(j)])
-                else:
-                    while waiting and start(waiting[0]):
-                        waiting.popleft()
-                took.append(clock() - began)
-            elif running:
-                took.append(0.0)  # nobody waits
-        return math.inf
+                num_left = len(waiting)
+                if misfits:  # who did not fit does not fit until something is given back
+                    waiting.rotate(-num_tried)
+                    num_left -= num_tried
+                while num_left:
+                    j = waiting.popleft()
+                    num_left -= 1
+                    ways, placed = ways_of[j], None
+                    if not misfits or id(ways) not in misfits:
+                        for way in ways:
+                            placed = place(way[2])
+                            if placed is not None:
+                                break
+                    if placed is not None:
+                        c, rate, gang = way
+                        # As `LiveJob.finish_s`, term by term.
+                        pause, least = pause_of[j], least_of[j]
+                        end_s = now_s + pause + left_of[j] / rate
+                        completion_s[j] = end_s
+                        while rate * (end_s - now_s - pause) < least:
+                            end_s = math.nextafter(end_s, math.inf)
+                        configuration_of[j], start_s[j], run_end_s[j] = c, now_s, end_s
+                        placed_of[j] = placed
+                        push(running, (end_s, j, gang))
+                        continue
+                    misfits.add(id(ways))
+                    if skip:
+                        waiting.append(j)
+                        continue
+                    waiting.appendleft(j)
+                    needed_gpu = min([gang[0] for _, _, gang in ways])
+                    break
+                took(clock() - began)
+        finally:
+            engine.num_complete = num_complete
+        if math.isinf(now_s):
+            return math.inf
+        engine.end_s = max_time_s
+        return max_time_s
 
     def _record(self, stopped_s: float) -> None:
-        """Enter in the engine's record what happened until a time, seconds; or the rest of it."""
-        record = self._engine.record
-        jobs, runs = self._engine.instance.jobs, record.runs
-        ends, begun = record.completion_s, record.start_s
-        starts = self._starts
-        starts.sort(reverse=True)
-        if runs and starts and runs[-1].job == jobs[starts[-1][0]].id:
-            starts.pop()  # it was entered when Ctrl-C came
-        while starts:  # each is let go of once it is a run
-            j, c, start_s, end_s, completion_s, placed = starts[-1]
-            job = jobs[j]
-            if stopped_s <= start_s:
-                starts.pop()  # stopped by what happened at its start: no run at all
-                record.restarts += job.work_done > 0
-                continue
-            # Equal placements are one object, as there are so many.
-            one = len(placed) == 1
-            tasks = placed[0].tasks if one else tuple([stand.task for stand in placed])
-            if stopped_s < end_s:
-                run = Run(job.id, c, start_s, stopped_s, tasks)
-                ends[job.id] = follow(job, (run,)).completion_s
-            else:
-                run = Run(job.id, c, start_s, end_s, tasks)
-                ends[job.id] = completion_s
-            begun[job.id] = start_s
-            runs.append(run)
-            starts.pop()
-            record.restarts += job.work_done > 0
-        record.is_sorted = True
+        """Enter in the engine's record what happened until a time, seconds."""
+        record, instance = self._engine.record, self._engine.instance
+        columns, num_jobs = instance.job_columns, len(self._placed)
+        begun_s, end_s = np.array(self._start_s), np.array(self._end_s)
+        completion_s = np.array(self._completion_s)
+        num_places = np.fromiter(map(len, self._placed), np.int64, num_jobs)
+        started = num_places > 0
+        # Who was resumed at the moment when it stopped counts, but has no run at all.
+        record.restarts = int(np.count_nonzero(started & (columns.work_done > 0)))
+        ran = started & (begun_s < stopped_s)
+        job = np.flatnonzero(ran)
+        there = chain.from_iterable(map(self._placed.__getitem__, job.tolist()))
+        record.table = RunTable(
+            ids=columns.ids,
+            job=job,
+            configuration=np.array(self._configuration)[job],
+            start_s=begun_s[job],
+            end_s=np.minimum(end_s, stopped_s)[job],
+            places=[stand.task for stand in self._hosts.stands],
+            place=np.fromiter(map(attrgetter("index"), there), np.int64, num_places[ran].sum()),
+            num_places=num_places[ran],
+        )
+        begun: list[float | None] = begun_s.tolist()
+        complete: list[float | None] = completion_s.tolist()
+        for j in np.flatnonzero(~ran).tolist():
+            begun[j] = complete[j] = None
+        for j in np.flatnonzero(ran & (stopped_s < end_s)).tolist():
+            # Who is stopped within a rounding of its end is complete all the same.
+            run = Run(columns.ids[j], self._configuration[j], self._start_s[j], stopped_s)
+            complete[j] = follow(instance.jobs[j], (run,)).completion_s
+        record.start_s = dict(zip(columns.ids, begun, strict=True))
+        record.completion_s = dict(zip(columns.ids, complete, strict=True))
 
 
 def stream_of(engine: Engine, policy: Scheduler) -> Stream | None:
@@ -195,20 +232,21 @@ def stream_of(engine: Engine, policy: Scheduler) -> Stream | None:
         return None
     if len(instance.resource_names) > len(RESOURCES):
         return None
+    columns = instance.job_columns
+    if not columns.has_no_rules.all():
+        return None
+    if (columns.work_left < _LEAST_LEFT * columns.work).any():
+        return None
     hosts = HostClasses(instance.topology)
-    ways: list[_Ways] = []
-    known: dict[tuple[int, str], _Ways | None] = {}
-    for job in instance.jobs:
-        key = (id(job.configurations), job.elasticity)
-        if key not in known:
-            known[key] = _ways_of(instance, job, hosts)
-        own = known[key]
-        if own is None or job.placement is not NO_RULES:
+    # Jobs of one kind share what they may run as, which is looked at once.
+    kinds = columns.table * len(ELASTICITIES) + columns.elasticity
+    known: dict[int, _Ways] = {}
+    for kind, j in zip(*np.unique(kinds, return_index=True), strict=True):
+        own = _ways_of(instance, instance.jobs[j], hosts)
+        if own is None:
             return None
-        if job.work_done and job.work_left < _LEAST_LEFT * job.work:
-            return None
-        ways.append(own)
-    return Stream(engine, policy.skip, hosts, ways)
+        known[int(kind)] = own
+    return Stream(engine, policy.skip, hosts, list(map(known.__getitem__, kinds.tolist())))
 
 
 _LEAST_LEFT = 1e-6

@@ -51,7 +51,9 @@ def verify(
     if isinstance(solution, Allocation):
         found = _verify_allocation(instance, solution)
     else:
-        found = check_schedule(instance, solution, RunColumns(instance.unfolded, solution.runs))
+        found = check_schedule(
+            instance, solution, RunColumns(instance.unfolded, solution.lazy_runs)
+        )
     known: dict[tuple[str, tuple[str, ...]], float] = {}
     for v in accept:
         known[v.code, v.ids] = max(known.get((v.code, v.ids), 0.0), v.amount)
@@ -118,7 +120,7 @@ def check_schedule(instance: Instance, schedule: Schedule, columns: RunColumns) 
     """
     asked, instance = instance, instance.unfolded
     delays = move_delays(asked, schedule)
-    runs = schedule.runs
+    runs = schedule.lazy_runs
     found: list[Violation] = []
     for k in np.flatnonzero(~columns.well_placed).tolist():
         found += check_assignment(instance, runs[k].job, runs[k].configuration, runs[k].tasks)
@@ -129,5 +131,5 @@ def check_schedule(instance: Instance, schedule: Schedule, columns: RunColumns) 
     found += [*check_capacity(instance, runs, columns), *check_affinities(instance, runs)]
     found += check_outages(instance, runs)
     if asked is not instance:
-        found += check_precedence(asked, replace(schedule, runs=runs))
+        found += check_precedence(asked, replace(schedule, runs=tuple(runs)))
     return found

@@ -64,21 +64,19 @@ def _quiet(
     instance: Instance, columns: RunColumns, delays: Mapping[str, Mapping[float, float]]
 ) -> npt.NDArray[np.bool_]:
     """Return which jobs run once, from start to completion, and break no rule of time."""
-    jobs = instance.jobs
-    quiet = np.zeros(len(jobs), dtype=bool)
+    quiet = np.zeros(len(instance.jobs), dtype=bool)
     if instance.slot_s is not None or delays:
         return quiet
     single, end_s = ends_of_single_runs(instance, columns)
     if not single.size:
         return quiet
     start_s, until_s = columns.start_s[single], columns.end_s[single]
-    own = [jobs[j] for j in columns.job[single].tolist()]
-    limit_s = np.array([math.inf if job.deadline_s is None else job.deadline_s for job in own])
+    job = columns.job[single]
+    limit_s, arrival_s = instance.job_columns.deadline_s[job], instance.job_columns.arrival_s[job]
     if instance.horizon_s is not None:
         limit_s = np.minimum(limit_s, instance.horizon_s)
-    arrival_s = np.array([job.arrival_s for job in own])
     # What is no number is in no order, and so never quiet.
-    quiet[columns.job[single]] = (
+    quiet[job] = (
         (start_s >= arrival_s - TIME_TOLERANCE_S)
         & (until_s > start_s)
         & (until_s < math.inf)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
+import pickle
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -15,12 +18,14 @@ from alloc.packing import HostPool
 from alloc.packing.host_classes import HostClasses
 from alloc.problems.allocation.instance import Instance, Tenant
 from alloc.problems.allocation.outages import Outage
-from alloc.problems.allocation.solution import Assignment, Run
+from alloc.problems.allocation.run_columns import RunColumns
+from alloc.problems.allocation.solution import Assignment, RunTable, Schedule
 from alloc.schedulers import make_scheduler
 from alloc.schedulers.fifo import Fifo
 from alloc.simulation import Simulation, SimulationResult, simulate
 from alloc.simulation.stream import stream_of
 from alloc.topology import Host, HostType, Topology, flat_cluster
+from alloc.verification import verify
 from alloc.workload import Configuration, Job, PlacementRules, TaskGroup, rigid_gang
 from alloc.workload.stages import Stage
 
@@ -172,28 +177,79 @@ def test_ctrl_c_keeps_what_happened() -> None:
 
 
 @pytest.mark.parametrize("entered", [False, True])
-def test_ctrl_c_while_runs_are_entered_loses_none_of_them(entered: bool) -> None:
-    """Just before one is entered, or just after: each is there once."""
+def test_ctrl_c_while_runs_are_entered_loses_none_of_them(
+    entered: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before the runs are entered, or after, when the counts are there already."""
     instance = stream(random.Random(7))
     total = simulate(instance, Fifo())
+    calls = 0
 
-    class Interrupted(list[Run]):
-        came = False
+    def interrupted(**columns: Any) -> RunTable:
+        nonlocal calls
+        calls += 1
+        if calls == 1 and not entered:
+            raise KeyboardInterrupt
+        return RunTable(**columns)
 
-        def append(self, run: Run) -> None:
-            hit = not self.came and len(self) == len(instance.jobs) // 2
-            self.came |= hit
-            if entered or not hit:
-                super().append(run)
-            if hit:
+    class Ids(list[str]):
+        def __iter__(self) -> Iterator[str]:
+            nonlocal calls
+            calls += 1
+            if calls == 2 and entered:
                 raise KeyboardInterrupt
+            return super().__iter__()
 
+    monkeypatch.setattr("alloc.simulation.stream.RunTable", interrupted)
     simulation = Simulation(instance, decider="fifo")
-    simulation._engine.record.runs = Interrupted()
+    instance.job_columns.ids = Ids(instance.job_columns.ids)
+    calls = 0
     with pytest.raises(KeyboardInterrupt):
         simulation.run(Fifo())
     simulation.stop(interrupted=True)
     assert told(simulation.result()) == {**told(total), "notes": {"interrupted": 1.0}}
+
+
+@relaxed
+@given(rng=seeds, max_time_s=st.sampled_from((None, 5.0, 12.0)), data=st.data())
+def test_runs_in_columns_are_runs(
+    rng: random.Random, max_time_s: float | None, data: st.DataObject
+) -> None:
+    """The checker's columns, copies, other processes and other instances see the same runs."""
+    instance = stream(rng)
+    schedule = simulate(instance, Fifo(), max_time_s=max_time_s, check=False).schedule
+    sent, other = pickle.loads(pickle.dumps(schedule)), schedule.lazy_runs
+    assert "runs" in vars(sent)
+    assert isinstance(other, RunTable)
+    fast = RunColumns(instance, other)
+    slow = RunColumns(instance, sent.runs)
+    assert schedule == sent == copy.copy(schedule) == dataclasses.replace(schedule)
+    assert len(other) == len(sent.runs)
+    assert [fast.kinds[k] for k in fast.kind] == [slow.kinds[k] for k in slow.kind]
+    for name in (
+        "job",
+        "start_s",
+        "end_s",
+        "task_run",
+        "task_host",
+        "task_group",
+        "task_count",
+        "demand",
+        "well_placed",
+    ):
+        assert np.array_equal(getattr(fast, name), getattr(slow, name)), name
+    assert verify(instance, schedule) == verify(instance, sent)
+    # Of the same jobs in another order, it reads the runs themselves.
+    turned = dataclasses.replace(instance, jobs=instance.jobs[::-1])
+    assert verify(turned, schedule) == verify(turned, sent)
+    if other:
+        k = data.draw(st.integers(0, len(other) - 1))
+        early_s = np.where(np.arange(len(other)) == k, -7.0, other.start_s)
+        wrong = dataclasses.replace(other, start_s=early_s)
+        codes = {v.code for v in verify(instance, Schedule.of_table(wrong, {}))}
+        assert "before_arrival" in codes
+    with pytest.raises(AttributeError, match="nothing"):
+        getattr(schedule, "nothing")  # noqa: B009
 
 
 @relaxed

@@ -3,7 +3,8 @@
 Of an instance with `move_s` a GPU stays with the job whose stage it ran last. What starts on a host
 takes GPUs of its own job first, then those that served nobody yet, then those of other jobs, the
 longest idle first. If it takes one of another job, it does nothing for `move_s` at its start. What
-goes on where it is keeps its GPUs.
+goes on where it is keeps its GPUs. A GPU whose run ends while it still moves serves nobody: whoever
+takes it next, that job as well, waits for the whole of `move_s`.
 """
 
 from __future__ import annotations
@@ -16,6 +17,9 @@ from alloc.problems.allocation.instance import Instance
 from alloc.problems.allocation.solution import Assignment, Run, Schedule, same_place
 from alloc.problems.allocation.stages import graph_of
 from alloc.units import MILLI
+
+_UNDERWAY = -1
+"""Owner of GPUs that began to move and did not arrive: no job has this position."""
 
 
 @dataclass(order=True)
@@ -47,6 +51,9 @@ class Executors:
             host.id: int(row[0]) // MILLI
             for host, row in zip(topology.hosts, topology.capacity, strict=True)
         }
+        # Of runs that took GPUs of other jobs: when these have moved, seconds, and how many on each
+        # host.
+        self._moving: dict[str, tuple[float, dict[str, int]]] = {}
         # Sorted, so that the longest idle come first.
         self._idle: dict[str, list[_Idle]] = {host.id: [] for host in topology.hosts}
 
@@ -89,13 +96,17 @@ class Executors:
                 need[host] -= fresh
         found = {}
         for run, need in zip(runs, needs, strict=True):
-            found[run.job] = self.move_s if any(need.values()) else 0.0
+            moves = any(need.values())
+            found[run.job] = self.move_s if moves else 0.0
+            self._moving.pop(run.job, None)
+            if moves:
+                self._moving[run.job] = (now_s + self.move_s, need)
             for host, count in need.items():
                 self._take(host, count, None)
         return found
 
     def end(self, run: Assignment | Run, now_s: float) -> None:
-        """Let a run end: its GPUs are idle from now on, and stay with its job.
+        """Let a run end: its GPUs are idle from now on, and stay with its job if they moved to it.
 
         Parameters
         ----------
@@ -104,8 +115,12 @@ class Executors:
         now_s
             When, seconds.
         """
+        moved_s, moving = self._moving.pop(run.job, (now_s, {}))
         for host, count in self._needs(run).items():
-            self._idle[host].append(_Idle(now_s, self._owner[run.job], count))
+            underway = moving.get(host, 0) if now_s < moved_s else 0
+            for owner, part in ((self._owner[run.job], count - underway), (_UNDERWAY, underway)):
+                if part:
+                    self._idle[host].append(_Idle(now_s, owner, part))
             self._idle[host].sort()
 
     def _needs(self, run: Assignment | Run) -> dict[str, int]:

@@ -13,6 +13,7 @@ from alloc.errors import InstanceError, nearest
 from alloc.packing import HostPool
 from alloc.problems import Problem
 from alloc.problems.allocation.conditions import require_moving, require_tables
+from alloc.problems.allocation.job_columns import JobColumns
 from alloc.problems.allocation.misfit import misfit as misfit
 from alloc.problems.allocation.misfit import unfit
 from alloc.problems.allocation.outages import Downtime, Outage
@@ -181,6 +182,11 @@ class Instance(Problem):
     def job_index(self) -> dict[str, int]:
         """Position of each job id in `jobs`."""
         return {job.id: j for j, job in enumerate(self.jobs)}
+
+    @cached_property
+    def job_columns(self) -> JobColumns:
+        """The fields of `jobs` as arrays."""
+        return JobColumns(self.jobs)
 
     def job(self, job_id: str) -> Job:
         """Return the job with that id.

@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from alloc.problems.allocation.instance import Instance
-from alloc.problems.allocation.solution import Run
-from alloc.workload import NO_RULES, Configuration
+from alloc.problems.allocation.solution import Run, RunTable, TaskPlacement
+from alloc.workload import Configuration
 
 Numbers = npt.NDArray[np.int64]
 Times = npt.NDArray[np.float64]
@@ -49,10 +49,24 @@ class RunColumns:
 
     def __init__(self, instance: Instance, runs: Sequence[Run]) -> None:
         self._instance = instance
-        self._runs = runs
-        index, tables = instance.job_index, [job.configurations for job in instance.jobs]
-        jobs = [index.get(run.job, UNKNOWN) for run in runs]
         self.kinds: list[Configuration] = []
+        # What `alloc.progress` works out of runs that are the only ones of their jobs.
+        self.single_ends: tuple[Numbers, Times] | None = None
+        # The placed tasks, or those that differ; and, of these, which of them is where.
+        self._tasks: Sequence[TaskPlacement]
+        self._place: Numbers | None = None
+        if isinstance(runs, RunTable) and runs.ids == instance.job_columns.ids:
+            self._read_table(runs)
+        else:
+            self._read(runs)
+        # Filled up to the most task groups of a kind.
+        self._width = max([len(kind.tasks) for kind in self.kinds], default=1)
+
+    def _read(self, runs: Sequence[Run]) -> None:
+        """Read runs one by one."""
+        index = self._instance.job_index
+        tables = [job.configurations for job in self._instance.jobs]
+        jobs = [index.get(run.job, UNKNOWN) for run in runs]
         known: dict[tuple[int, int], int] = {}
         kinds = []
         for run, j in zip(runs, jobs, strict=True):
@@ -72,50 +86,69 @@ class RunColumns:
         self.kind: Numbers = np.array(kinds, dtype=np.int64)
         self.start_s: Times = np.array([run.start_s for run in runs], dtype=float)
         self.end_s: Times = np.array([run.end_s for run in runs], dtype=float)
-        # What `alloc.progress` works out of runs that are the only ones of their jobs.
-        self.single_ends: tuple[Numbers, Times] | None = None
-        # Filled up to the most task groups of a kind.
-        self._width = max([len(kind.tasks) for kind in self.kinds], default=1)
+        self._num_tasks: Numbers = np.array([len(run.tasks) for run in runs], dtype=np.int64)
+        self._tasks = [task for run in runs for task in run.tasks]
+
+    def _read_table(self, runs: RunTable) -> None:
+        """Read runs that are columns already, of jobs of the instance."""
+        columns = self._instance.job_columns
+        self.job, self.start_s, self.end_s = runs.job, runs.start_s, runs.end_s
+        sizes = np.array([len(table) for table in columns.tables])
+        before = np.cumsum(sizes) - sizes
+        table, c = columns.table[runs.job], runs.configuration
+        # All configurations one after another, of which those count that some run is in.
+        kind = np.where((c >= 0) & (c < sizes[table]), before[table] + c, UNKNOWN)
+        used = np.zeros(int(sizes.sum()) + 1, dtype=bool)
+        used[kind] = True
+        used[UNKNOWN] = False
+        for k in np.flatnonzero(used).tolist():
+            t = int(np.searchsorted(before, k, side="right")) - 1
+            self.kinds.append(columns.tables[t][k - int(before[t])])
+        self.kind = np.where(used[kind], np.cumsum(used)[kind] - 1, UNKNOWN)
+        self._num_tasks, self._tasks, self._place = runs.num_places, runs.places, runs.place
+
+    def _of_tasks(self, values: Numbers) -> Numbers:
+        """Return what is known of each of `_tasks` for each placed task."""
+        return values if self._place is None else values[self._place]
 
     @cached_property
     def task_run(self) -> Numbers:
         """Position of the run of each placed task, shape (tasks,)."""
-        sizes = [len(run.tasks) for run in self._runs]
-        owners: Numbers = np.repeat(np.arange(len(sizes)), sizes)
+        owners: Numbers = np.repeat(np.arange(len(self.job)), self._num_tasks)
         return owners
 
     @cached_property
     def task_host(self) -> Numbers:
         """Position of the host of each placed task, shape (tasks,)."""
         index = self._instance.topology.host_index
-        hosts = [index.get(task.host, UNKNOWN) for run in self._runs for task in run.tasks]
-        return np.array(hosts, dtype=np.int64)
+        hosts = [index.get(task.host, UNKNOWN) for task in self._tasks]
+        return self._of_tasks(np.array(hosts, dtype=np.int64))
 
     @cached_property
     def task_group(self) -> Numbers:
         """Position of the group of each placed task in its configuration, shape (tasks,)."""
-        groups = {
-            (k, group.role): g
-            for k, kind in enumerate(self.kinds)
-            for g, group in enumerate(kind.tasks)
-        }
-        roles = [task.role for run in self._runs for task in run.tasks]
-        names = {role for _, role in groups}
-        if self._width == 1 and len(names) == 1 and not (self.kind == UNKNOWN).any():
-            (name,) = names  # as in most streams: no need to look at each kind
-            return np.array([0 if role == name else UNKNOWN for role in roles], dtype=np.int64)
-        keys = zip(self.kind[self.task_run].tolist(), roles, strict=True)
-        return np.array([groups.get(key, UNKNOWN) for key in keys], dtype=np.int64)
+        roles: dict[str, int] = {}
+        for kind in self.kinds:
+            for group in kind.tasks:
+                roles.setdefault(group.role, len(roles))
+        # The last row and column are of configurations and roles that are not known.
+        groups = np.full((len(self.kinds) + 1, len(roles) + 1), UNKNOWN)
+        for k, kind in enumerate(self.kinds):
+            for g, group in enumerate(kind.tasks):
+                groups[k, roles[group.role]] = g
+        own = np.array([roles.get(task.role, UNKNOWN) for task in self._tasks], dtype=np.int64)
+        found: Numbers = groups[self.kind[self.task_run], self._of_tasks(own)]
+        return found
 
     @cached_property
     def task_count(self) -> Numbers:
         """Number of equal tasks, rounded up, from 0 to `MAX_TASKS`, shape (tasks,)."""
-        counts = [task.count for run in self._runs for task in run.tasks]
+        counts = [task.count for task in self._tasks]
         found = np.array(counts)
         if found.dtype != np.int64:  # too large for it, or no whole numbers
             found = np.array([_counted(count) for count in counts], dtype=np.int64)
         counted: Numbers = np.clip(found, 0, MAX_TASKS)
-        return counted
+        return self._of_tasks(counted)
 
     @cached_property
     def demand(self) -> Numbers:
@@ -143,10 +176,10 @@ class RunColumns:
         False for what is wrong, and for what is not looked at here: placement rules, levels and
         shares of GPUs.
         """
-        jobs, topology = self._instance.jobs, self._instance.topology
+        topology = self._instance.topology
         plain = [kind.within is None and not _shares(kind) for kind in self.kinds]
-        free = [j != UNKNOWN and jobs[j].placement is NO_RULES for j in self.job.tolist()]
-        well: Flags = np.array([*plain, False], dtype=bool)[self.kind] & np.array(free, dtype=bool)
+        free = np.append(self._instance.job_columns.has_no_rules, False)[self.job]
+        well: Flags = np.array([*plain, False], dtype=bool)[self.kind] & free
         wanted = np.zeros((len(self.kinds) + 1, self._width), dtype=np.int64)
         for k, kind in enumerate(self.kinds):
             wanted[k, : len(kind.tasks)] = [group.count for group in kind.tasks]
@@ -160,7 +193,7 @@ class RunColumns:
             wrong |= (need != UNKNOWN) & (need != has[self.task_host])
         well[self.task_run[wrong]] = False
         place = self.task_run * self._width + self.task_group
-        size = len(self._runs) * self._width
+        size = len(self.job) * self._width
         # Sums of a few million at most are exact as floats.
         placed = np.bincount(place[~wrong], weights=count[~wrong], minlength=size)
         well &= (placed.reshape(-1, self._width) == wanted[self.kind]).all(axis=1)

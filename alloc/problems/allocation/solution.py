@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import TYPE_CHECKING, Any, overload
+
+import numpy as np
+import numpy.typing as npt
 
 from alloc.tabular import Tabular
 
@@ -113,6 +117,73 @@ class Allocation(Tabular):
         return {a.job: a.configuration for a in self.assignments}
 
 
+@dataclass(frozen=True, eq=False)
+class RunTable(Sequence[Run]):
+    """Runs as columns, for schedules of so many that an object for each costs more than they do.
+
+    Parameters
+    ----------
+    ids
+        Ids of the jobs of the instance unfolded, in its order.
+    job
+        Position of the job of each run in `ids`, shape (runs,).
+    configuration
+        Position in the job's configurations, counted from 0, shape (runs,).
+    start_s, end_s
+        Seconds, shape (runs,).
+    places
+        What some run has somewhere: tasks of one role on one host, each once.
+    place
+        Positions in `places`, run after run, shape (tasks,).
+    num_places
+        How many of them each run has, shape (runs,).
+    """
+
+    ids: Sequence[str]
+    job: npt.NDArray[np.int64]
+    configuration: npt.NDArray[np.int64]
+    start_s: npt.NDArray[np.float64]
+    end_s: npt.NDArray[np.float64]
+    places: Sequence[TaskPlacement]
+    place: npt.NDArray[np.int64]
+    num_places: npt.NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.job)
+
+    @overload
+    def __getitem__(self, k: int) -> Run: ...
+
+    @overload
+    def __getitem__(self, k: slice) -> tuple[Run, ...]: ...
+
+    def __getitem__(self, k: int | slice) -> Run | tuple[Run, ...]:
+        return self._all[k]
+
+    def __iter__(self) -> Iterator[Run]:
+        return iter(self._all)
+
+    @cached_property
+    def _all(self) -> tuple[Run, ...]:
+        alone = [(task,) for task in self.places]  # shared by all runs there
+        place, last = self.place.tolist(), np.cumsum(self.num_places).tolist()
+        columns = (self.job, self.configuration, self.start_s, self.end_s, self.num_places)
+        return tuple(
+            Run(
+                self.ids[j],
+                c,
+                start_s,
+                end_s,
+                alone[place[k - 1]]
+                if many == 1
+                else tuple([self.places[p] for p in place[k - many : k]]),
+            )
+            for j, c, start_s, end_s, many, k in zip(
+                *[column.tolist() for column in columns], last, strict=True
+            )
+        )
+
+
 @dataclass(frozen=True)
 class Schedule(Tabular):
     """A plan over time: the runs of every job.
@@ -127,6 +198,43 @@ class Schedule(Tabular):
 
     runs: tuple[Run, ...]
     unplaced: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of_table(cls, table: RunTable, unplaced: Mapping[str, str]) -> Schedule:
+        """Return the schedule of some runs in columns, which become objects when asked for.
+
+        Parameters
+        ----------
+        table
+            The runs.
+        unplaced
+            As in the class.
+        """
+        made = object.__new__(cls)
+        object.__setattr__(made, "unplaced", unplaced)
+        object.__setattr__(made, "_table", table)
+        return made
+
+    @property
+    def lazy_runs(self) -> Sequence[Run]:
+        """The runs, which are no objects yet where they came in columns."""
+        table: RunTable | None = self.__dict__.get("_table")
+        return self.runs if table is None else table
+
+    if not TYPE_CHECKING:  # as a checker of types knows it, every name would be an attribute
+
+        def __getattr__(self, name: str) -> Any:
+            """Return what is not made yet: the runs of a table."""
+            table = self.__dict__.get("_table")
+            if name != "runs" or table is None:
+                raise AttributeError(f"{type(self).__name__} has no attribute {name}", name=name)
+            runs = table[:]
+            object.__setattr__(self, "runs", runs)
+            return runs
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what is sent to another process: the runs themselves."""
+        return {"runs": self.runs, "unplaced": self.unplaced}
 
     @cached_property
     def runs_of(self) -> Mapping[str, tuple[Run, ...]]:

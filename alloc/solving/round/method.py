@@ -488,6 +488,13 @@ def allocate_round(
     return allocation.assignments, notes
 
 
+def _with_work_done(job: Job, done: float) -> Job:
+    """Return a job with other work done, which is in its range: nothing else is checked again."""
+    changed: Job = object.__new__(Job)
+    vars(changed).update(vars(job), work_done=done)
+    return changed
+
+
 def _as_job(view: JobView, before: Job | None = None) -> Job:
     """Return the job as the scheduler knows it, the same as before where nothing has changed."""
     work = 1.0 if view.work is None else view.work
@@ -496,11 +503,10 @@ def _as_job(view: JobView, before: Job | None = None) -> Job:
     if (
         before is not None
         and before.configurations is view.configurations
-        and (before.work, before.work_done) == (work, done)
-        and (before.weight, before.tenant) == (view.weight, view.tenant)
+        and (before.work, before.weight, before.tenant) == (work, view.weight, view.tenant)
         and before.preemptible == view.preemptible
     ):
-        return before
+        return before if before.work_done == done else _with_work_done(before, done)
     return Job(
         view.id,
         0.0,
