@@ -59,6 +59,30 @@ def verify(
     return [v for v in found if not v.amount <= known.get((v.code, v.ids), -math.inf)]
 
 
+def verify_placement(
+    instance: Instance, solution: Solution, accept: Iterable[Violation] = ()
+) -> list[Violation]:
+    """Check a placement: all that `verify` checks, and that running jobs stay.
+
+    Where the instance says nothing of moves, a placement keeps the jobs that run; rounds and the
+    sharing of GPUs start afresh.
+
+    Parameters
+    ----------
+    instance, solution, accept
+        As in `verify`.
+
+    Returns
+    -------
+    list of Violation
+        Empty when the placement is feasible.
+    """
+    found = verify(instance, solution, accept)
+    if instance.moves is None and isinstance(solution, Allocation):
+        found += check_moves(instance, solution)
+    return found
+
+
 def initial_violations(instance: Instance) -> list[Violation]:
     """Return which rules the running jobs break before anything is decided.
 
@@ -71,7 +95,8 @@ def initial_violations(instance: Instance) -> list[Violation]:
 
 
 def _verify_allocation(instance: Instance, allocation: Allocation) -> list[Violation]:
-    return [*_check_assignments(instance, allocation), *check_moves(instance, allocation)]
+    found = _check_assignments(instance, allocation)
+    return found if instance.moves is None else [*found, *check_moves(instance, allocation)]
 
 
 def _check_assignments(instance: Instance, allocation: Allocation) -> list[Violation]:

@@ -28,9 +28,7 @@ _PLACED = ("gpus_placed", "weight_placed")
 
 def must_run(problem: Problem) -> set[int]:
     """Return the running jobs that may not be stopped."""
-    moves = problem.instance.moves
-    if moves is None:
-        return set()
+    moves = problem.instance.allowed_moves
     jobs = problem.instance.jobs
     return {j for j in problem.data.running if not moves.evict or not jobs[j].preemptible}
 
