@@ -130,8 +130,9 @@ def texts_of(values: Sequence[Any], known: Known, field: str = "value") -> list[
     values, known, field
         As in `text_of`.
     """
-    kinds: set[Any] = {*map(type, values)}
-    kind = kinds.pop() if len(kinds) == 1 else None
+    kinds = {*map(type, values)}
+    kind: Any = kinds.pop() if len(kinds) == 1 else None
+    is_record = is_dataclass(kind)
     if kind is str:
         return [*map(encode_basestring_ascii, values)]
     if kind in _NUMBERS:
@@ -139,7 +140,7 @@ def texts_of(values: Sequence[Any], known: Known, field: str = "value") -> list[
         return [*map(table.__getitem__, values)]
     if kind is tuple:
         return _told_once(values, known, _texts_of_tuples)
-    if kind is None or not is_dataclass(kind):
+    if not is_record:
         return [text_of(value, known, field) for value in values]
     if shape_of(kind).repeated:
         return _told_once(values, known, texts_of_records)
@@ -183,7 +184,8 @@ def texts_of_records(
     """
     columns: list[Iterable[str]] = []
     is_full = True  # Else "" stands for what is left out.
-    for name, head, default, write in _fields(type(records[0])) if records else ():
+    kind: Any = type(records[0]) if records else None
+    for name, head, default, write in _fields(kind) if records else ():
         if name in given:
             columns.append([head + text for text in given[name]])
             continue

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from alloc.problems.allocation.instance import Instance
-from alloc.problems.allocation.solution import Run
+from alloc.problems.allocation.solution import Assignment, Run
 from alloc.workload import NO_RULES, Configuration
 
 Numbers = npt.NDArray[np.int64]
@@ -25,6 +26,35 @@ MAX_TASKS = 1_000_000
 demand must not overflow 64 bits."""
 
 
+class RunsOfOneRound(Sequence[Run]):
+    """Assignments as runs of the same time, made when somebody looks at one.
+
+    Parameters
+    ----------
+    assignments
+        Who runs where.
+    start_s, end_s
+        The time, seconds.
+    """
+
+    def __init__(self, assignments: Sequence[Assignment], start_s: float, end_s: float) -> None:
+        self._assignments, self._span = assignments, (start_s, end_s)
+
+    @cached_property
+    def _runs(self) -> list[Run]:
+        start_s, end_s = self._span
+        return [Run(a.job, a.configuration, start_s, end_s, a.tasks) for a in self._assignments]
+
+    def __len__(self) -> int:
+        return len(self._assignments)
+
+    def __getitem__(self, at: Any) -> Any:
+        return self._runs[at]
+
+    def __iter__(self) -> Iterator[Run]:
+        return iter(self._runs)
+
+
 class RunColumns:
     """The runs of a schedule as arrays of numbers.
 
@@ -33,7 +63,10 @@ class RunColumns:
     instance
         The problem, unfolded.
     runs
-        Runs, also wrong ones: of jobs, configurations, hosts and roles that are not known.
+        Runs, also wrong ones: of jobs, configurations, hosts and roles that are not known. Or
+        assignments.
+    span
+        Start and end of all, seconds, where they are assignments.
 
     Attributes
     ----------
@@ -47,7 +80,12 @@ class RunColumns:
         Seconds, shape (runs,).
     """
 
-    def __init__(self, instance: Instance, runs: Sequence[Run]) -> None:
+    def __init__(
+        self,
+        instance: Instance,
+        runs: Sequence[Run | Assignment],
+        span: tuple[float, float] | None = None,
+    ) -> None:
         self._instance = instance
         self._runs = runs
         index, tables = instance.job_index, [job.configurations for job in instance.jobs]
@@ -70,8 +108,7 @@ class RunColumns:
             kinds.append(kind)
         self.job: Numbers = np.array(jobs, dtype=np.int64)
         self.kind: Numbers = np.array(kinds, dtype=np.int64)
-        self.start_s: Times = np.array([run.start_s for run in runs], dtype=float)
-        self.end_s: Times = np.array([run.end_s for run in runs], dtype=float)
+        self.start_s, self.end_s = _times_of(runs, span)
         # What `alloc.progress` works out of runs that are the only ones of their jobs.
         self.single_ends: tuple[Numbers, Times] | None = None
         # Filled up to the most task groups of a kind.
@@ -165,6 +202,17 @@ class RunColumns:
         placed = np.bincount(place[~wrong], weights=count[~wrong], minlength=size)
         well &= (placed.reshape(-1, self._width) == wanted[self.kind]).all(axis=1)
         return well
+
+
+def _times_of(
+    runs: Sequence[Run | Assignment], span: tuple[float, float] | None
+) -> tuple[Times, Times]:
+    """Return when each run starts and ends, seconds, shape (runs,) each."""
+    if span is not None:
+        return np.full(len(runs), span[0]), np.full(len(runs), span[1])
+    timed = cast("Sequence[Run]", runs)
+    starts = np.array([run.start_s for run in timed], dtype=float)
+    return starts, np.array([run.end_s for run in timed], dtype=float)
 
 
 def _counted(count: object) -> int:

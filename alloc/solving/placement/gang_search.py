@@ -18,7 +18,7 @@ from alloc.objectives.goals import Held, WeightedSum
 from alloc.solving.placement.clock import Clock
 from alloc.solving.placement.compiling import Problem
 from alloc.solving.placement.gangs import Gangs
-from alloc.solving.placement.greedy import RULES, put_down_by, rules_for
+from alloc.solving.placement.greedy import RULES, HostStates, put_down_by, rules_for
 from alloc.solving.placement.incumbent import Incumbent
 from alloc.solving.placement.terms import Counts
 from alloc.units import MILLI
@@ -47,15 +47,16 @@ def first_placements(
     if any(_wants_placed(one) for one in (level, *(one.level for one in held))):
         before = Gangs(problem, standing)
         largest = waiting_jobs(problem, before, by_size=True)
-        tries: list[Gangs] = []
+        states, tries = HostStates(before), list[Gangs]()
         for rule in rules_for(problem):
             tries.append(before.copy())
-            put_down_by(tries[-1], largest, rule)
+            put_down_by(tries[-1], largest, rule, states)
             if time_is_up():
                 break
         else:
             tries.append(before.copy())
-            put_down_by(tries[-1], waiting_jobs(problem, before, by_size=False), RULES[0])
+            smallest = waiting_jobs(problem, before, by_size=False)
+            put_down_by(tries[-1], smallest, RULES[0], states)
         # They differ in those put down last.
         stood = len(before.placed)
         tries.sort(key=lambda gangs: _placed(gangs, level, stood), reverse=True)

@@ -19,6 +19,7 @@ from typing import cast
 from alloc.backends import SolverOptions, highs
 from alloc.certificate import OPTIMALITY_GAP, BoundProof, Limit, is_within
 from alloc.clock import time_limit
+from alloc.collector import collector_paused
 from alloc.errors import UnsupportedFeatureError
 from alloc.families import require_family
 from alloc.formulation import ArrayModel
@@ -106,7 +107,8 @@ def solve_placement(
     UnsupportedFeatureError
         If a task shares a GPU or holds a MIG slice.
     """
-    search = _Solve(instance, objective, settings, warm_start, report)
+    with collector_paused():
+        search = _Solve(instance, objective, settings, warm_start, report)
     limit: Limit | None = None
     try:
         with search.companions.team:
@@ -172,7 +174,8 @@ class _Solve:
         """Solve."""
         self._prove_by(self.best.sign * range_bound(self.instance, self.level), "recomputed")
         # The rules of schedulers come first: no bound takes their time.
-        self._start()
+        with collector_paused():
+            self._start()
         # Of earlier levels, other bounds see nothing.
         self._bound_fragments(domains=False)
         ranged = self.bound
