@@ -7,7 +7,8 @@ slices, spreads or affinities are put down by `Gangs.insert`, which knows every 
 References
 ----------
 Weng et al., "Beware of Fragmentation: Scheduling GPU-Sharing Workloads with Fragmentation Gradient
-Descent", ATC 2023, for FGD, here with the mix of the instance and whole gangs.
+Descent", ATC 2023, for FGD, here with whole gangs, and with the mix of the instance or its shapes
+of tasks alike.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from alloc.topology.topology import HOST
 from alloc.units import MILLI, RESOURCES
 from alloc.workload import PlacementRules
 
-HostRule = Literal["tightest", "first_fit", "best_fit", "fgd"]
+HostRule = Literal["tightest", "first_fit", "best_fit", "fgd", "fgd_whole"]
 DomainRule = Literal["first", "fullest"]
 Rule = tuple[HostRule, DomainRule]
 """Which hosts are filled first, and which domain holds a gang that must stand in one."""
@@ -44,6 +45,7 @@ RULES: tuple[Rule, ...] = (
     ("best_fit", "fullest"),
     ("fgd", "first"),
     ("fgd", "fullest"),
+    ("fgd_whole", "first"),
 )
 
 _FEW_SHAPES = 64
@@ -126,8 +128,9 @@ def put_down_by(
     rule
         The hosts that are filled first. ``tightest``: that with the least room of those that hold
         all, or else those with the most; ``first_fit``: as they come; ``best_fit``: the fullest;
-        ``fgd``: those whose free GPUs lose the least use. And the domain with room, the first or
-        the fullest.
+        ``fgd``: those whose free GPUs lose the least use, to the mix of the instance;
+        ``fgd_whole``: when as many tasks of each shape as fit have come. And the domain with room,
+        the first or the fullest.
     before
         The states of hosts as the gangs stand, if they are known.
     """
@@ -136,10 +139,16 @@ def put_down_by(
         greedy.put_down(job)
 
 
+def has_own_rules(gangs: Gangs, job: int) -> bool:
+    """Return whether a job has slices, spreads or affinities: only `Gangs.insert` knows these."""
+    rules = gangs.problem.instance.jobs[job].placement
+    return bool(rules.slices or rules.spread) or job in gangs.affinities_of
+
+
 def rules_for(problem: Problem) -> Iterator[Rule]:
     """Yield the rules that are worth trying on a problem."""
     few = len(problem.lost.mix) <= _FEW_SHAPES
-    yield from (rule for rule in RULES if few or rule[0] != "fgd")
+    yield from (rule for rule in RULES if few or not rule[0].startswith("fgd"))
 
 
 class _Greedy:
@@ -170,7 +179,7 @@ class _Greedy:
     def put_down(self, job: int) -> bool:
         """Put a job down; return whether there was room."""
         its = self.gangs.problem.instance.jobs[job]
-        if its.placement.slices or its.placement.spread or job in self.gangs.affinities_of:
+        if has_own_rules(self.gangs, job):
             if not self.gangs.insert(job):
                 return False
             for k, (hosts, number) in self.gangs.tasks_of(job).items():
@@ -195,8 +204,7 @@ class _Greedy:
 
     def put_into(self, job: int, configuration: int, domain: int) -> bool:
         """Put a job into a domain of the level that it requires; return whether there was room."""
-        its = self.gangs.problem.instance.jobs[job]
-        if its.placement.slices or its.placement.spread or job in self.gangs.affinities_of:
+        if has_own_rules(self.gangs, job):
             return False
         if not self.gangs.within_quota(job, configuration):
             return False
@@ -343,14 +351,15 @@ class _Greedy:
                 return [(-n, 0.0) for n in room.tolist()]
             case "best_fit":
                 return [(state[1], 0.0) for state in states]
-            case "fgd":
+            case "fgd" | "fgd_whole":
                 demand = (0, *self.data.demand[k].tolist())
                 after = [
                     tuple([max(a - b, 0) for a, b in zip(state, demand, strict=True)])
                     for state in states
                 ]
                 lost = self.gangs.problem.lost
-                pairs = zip(lost.of(after), lost.of(states), states, strict=True)
+                measure = lost.of if self.rule == "fgd" else lost.left_over
+                pairs = zip(measure(after), measure(states), states, strict=True)
                 return [(new - old, state[1]) for new, old, state in pairs]
             case _:
                 return [(0.0, 0.0)] * len(states)

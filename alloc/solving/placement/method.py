@@ -12,9 +12,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from alloc.backends import SolverOptions, highs
 from alloc.certificate import OPTIMALITY_GAP, BoundProof, Limit, is_within
@@ -52,6 +52,9 @@ from alloc.solving.placement.ranges import range_bound
 from alloc.solving.placement.search import Search
 from alloc.solving.placement.terms import is_split
 from alloc.solving.placement.waiting import admission_obstacle
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 Report = Callable[[str], None]
 
@@ -205,7 +208,7 @@ class _Solve:
         """Find a first placement, and see how long it takes to check one."""
         self.best.offer(self.warm_start)
         with time_limit(self._left()):
-            for counts in first_placements(self.problem, self.level, self.settings.held):
+            for counts in self._first_placements():
                 before = self._left()
                 self.best.offer_counts(counts)
                 self._keep_time(before - self._left())
@@ -222,6 +225,10 @@ class _Solve:
                     break
         if self.best.counts is not None:
             self._say("first placement")
+
+    def _first_placements(self) -> Iterator[csr_array]:
+        settings = self.settings
+        return first_placements(self.problem, self.level, settings.held, settings.later)
 
     def _keep_time(self, checked_s: float) -> None:
         """Keep time to read the answer back, check it and write the certificate."""
