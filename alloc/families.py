@@ -157,7 +157,7 @@ FAMILIES |= {
             conflict="capacity, placement rules and the jobs that must keep running together leave "
             "no placement; allow moves or evictions, relax a rule or add hosts",
             measure=_MEASURE,
-            checker=_CHECKER,
+            checker="alloc.verification:verify_placement",
         ),
         Family(
             name="sharing",
@@ -469,7 +469,7 @@ def family_of_result(problem: Any, certificate: Certificate) -> Family:
     return FAMILIES[name] if known else family_of(problem)
 
 
-def verify(problem: Any, solution: Any) -> list[Violation]:
+def verify(problem: Any, solution: Any, family: str | None = None) -> list[Violation]:
     """Check a solution against every rule of its problem, whatever its family.
 
     Parameters
@@ -478,6 +478,9 @@ def verify(problem: Any, solution: Any) -> list[Violation]:
         What was asked.
     solution
         An answer to it, whoever made it.
+    family
+        Name of the family whose rules are asked for; None: the default for the problem. Some have
+        rules of their own: a placement, for one, keeps the jobs that run (``"placement"``).
 
     Returns
     -------
@@ -485,4 +488,4 @@ def verify(problem: Any, solution: Any) -> list[Violation]:
         Empty when the solution is feasible. No solver is asked, and nothing that one said is
         believed.
     """
-    return family_of(problem).check(problem, solution)
+    return family_of(problem, family).check(problem, solution)

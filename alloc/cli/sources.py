@@ -166,8 +166,7 @@ def with_moves(problem: "Instance", budget: int | None, evict: bool) -> "Instanc
     from alloc.problems.allocation.instance import Moves
 
     if budget is None and not evict:
-        pinned = problem.moves is None and bool(problem.running)
-        return problem.replace(moves=Moves(budget=0)) if pinned else problem
+        return problem
     return problem.replace(moves=Moves(budget, evict))
 
 

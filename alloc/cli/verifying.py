@@ -45,9 +45,7 @@ def verify_command(
     asked = read_problem(problem, read_cluster(topology, host_type))
     found = read_answer(answer)
     if isinstance(asked, Instance):
-        placed = isinstance(found, Result) and found.certificate.formulation == "placement"
-        if placed or move_budget is not None or evict:
-            asked = with_moves(asked, move_budget, evict)
+        asked = with_moves(asked, move_budget, evict)
     elif move_budget is not None or evict:
         raise typer.BadParameter(
             f"--move-budget and --evict are of instances, and {name_of(problem)} is another "

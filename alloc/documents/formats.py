@@ -121,7 +121,8 @@ class Format(Generic[T]):
 
     def fingerprint(self, value: T) -> str:
         """Return the SHA-256 of the problem that a value is, hexadecimal."""
-        return hashlib.sha256(self.known.canonical(value)).hexdigest()
+        with collector_paused():
+            return hashlib.sha256(self.known.canonical(value)).hexdigest()
 
     def parse(self, text: str | bytes) -> T:
         """Read a value from the text of a JSON document.

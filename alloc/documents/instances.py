@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from alloc.documents.canonical import Known, text_of, text_of_record
+from alloc.documents.canonical import Known, text_of_record, texts_of, texts_of_records
 from alloc.documents.encoding import encode, encode_part
 from alloc.problems.allocation.instance import Instance
 from alloc.workload import Configuration, Job
@@ -23,11 +23,9 @@ def canonical_json(instance: Instance) -> bytes:
     """
     known: Known = {}
     sets: dict[str, str] = {}  # Equal configurations have one text, which is quicker to look up.
-    jobs = []
-    for job in instance.jobs:
-        text = text_of(job.configurations, known)
-        at = sets.setdefault(text, str(len(sets)))
-        jobs.append(text_of_record(job, known, ("configurations",), {"configurations": at}))
+    tables = texts_of([job.configurations for job in instance.jobs], known)
+    at = [sets.setdefault(text, str(len(sets))) for text in tables]
+    jobs = texts_of_records(instance.jobs, known, {"configurations": at})
     more = {"configuration_sets": f"[{','.join(sets)}]", "jobs": f"[{','.join(jobs)}]"}
     return text_of_record(instance, known, ("description", "jobs"), more).encode("ascii")
 

@@ -257,6 +257,5 @@ def with_moves(problem: Instance, budget: int | None, evict: bool) -> Instance:
         Whether running preemptible jobs may be stopped.
     """
     if budget is None and not evict:
-        pinned = problem.moves is None and bool(problem.running)
-        return problem.replace(moves=Moves(budget=0)) if pinned else problem
+        return problem
     return problem.replace(moves=Moves(budget, evict))

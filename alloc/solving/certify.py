@@ -17,6 +17,7 @@ from alloc.certificate import (
     beats,
     is_within,
 )
+from alloc.collector import collector_paused
 from alloc.errors import CertificateError
 from alloc.families import Family
 from alloc.objectives import Measure, Sense
@@ -26,6 +27,7 @@ from alloc.solving.outcome import Outcome, Settings
 S = TypeVar("S")
 
 
+@collector_paused()
 def certify(
     family: Family,
     problem: Identified,

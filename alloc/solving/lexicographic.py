@@ -67,7 +67,12 @@ def solve_levels(
     for n, name in enumerate(levels):
         elapsed = settings.time_limit_s - settings.seconds_left()
         share = settings.seconds_left() / (len(levels) - n)
-        given = replace(settings, time_limit_s=elapsed + share, held=tuple(held))
+        given = replace(
+            settings,
+            time_limit_s=elapsed + share,
+            held=tuple(held),
+            later=tuple(map(parse_level, levels[n + 1 :])),
+        )
         level, title = parse_level(name), f"level {n + 1} of {len(levels)}: {name}"
         if best is None:
             report(title)

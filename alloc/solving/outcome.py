@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 
 from alloc.certificate import OPTIMALITY_GAP, BoundProof, Limit
 from alloc.errors import UnsupportedFeatureError
-from alloc.objectives import Held
+from alloc.objectives import Held, WeightedSum
 from alloc.result import Limits, Repair, Sensitivity
 
 S = TypeVar("S")
@@ -38,6 +38,8 @@ class Settings:
         When the solve started, on the clock of `time.perf_counter`.
     held
         Earlier levels of a goal of several levels, with the values that they must keep.
+    later
+        Levels of the goal that come after: of answers that are as good, what they like best.
     gap
         Relative gap between value and bound at which a search may stop.
     nodes
@@ -50,6 +52,7 @@ class Settings:
     workers: int = 1
     started: float = field(default_factory=_now)
     held: tuple[Held, ...] = ()
+    later: tuple[WeightedSum, ...] = ()
     gap: float = OPTIMALITY_GAP
     nodes: int | None = None
 

@@ -6,20 +6,21 @@ No solver is imported here, and nothing a solver said is believed.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from itertools import compress
 
 import numpy as np
 
 from alloc.problems.allocation.executors import move_delays
 from alloc.problems.allocation.instance import Instance
-from alloc.problems.allocation.run_columns import UNKNOWN, RunColumns
-from alloc.problems.allocation.solution import Allocation, Run, Schedule, Solution
+from alloc.problems.allocation.run_columns import UNKNOWN, RunColumns, RunsOfOneRound
+from alloc.problems.allocation.solution import Allocation, Assignment, Schedule, Solution
 from alloc.verification.capacity import check_capacity
 from alloc.verification.claims import check_claims as check_claims
 from alloc.verification.moves import check_moves
 from alloc.verification.outages import check_outages
-from alloc.verification.placement import check_assignment, plain_assignments
+from alloc.verification.placement import check_assignment
 from alloc.verification.precedence import check_precedence
 from alloc.verification.rules import check_affinities
 from alloc.verification.time import check_times
@@ -61,6 +62,30 @@ def verify(
     return [v for v in found if not v.amount <= known.get((v.code, v.ids), -math.inf)]
 
 
+def verify_placement(
+    instance: Instance, solution: Solution, accept: Iterable[Violation] = ()
+) -> list[Violation]:
+    """Check a placement: all that `verify` checks, and that running jobs stay.
+
+    Where the instance says nothing of moves, a placement keeps the jobs that run; rounds and the
+    sharing of GPUs start afresh.
+
+    Parameters
+    ----------
+    instance, solution, accept
+        As in `verify`.
+
+    Returns
+    -------
+    list of Violation
+        Empty when the placement is feasible.
+    """
+    found = verify(instance, solution, accept)
+    if instance.moves is None and isinstance(solution, Allocation):
+        found += check_moves(instance, solution)
+    return found
+
+
 def initial_violations(instance: Instance) -> list[Violation]:
     """Return which rules the running jobs break before anything is decided.
 
@@ -73,37 +98,44 @@ def initial_violations(instance: Instance) -> list[Violation]:
 
 
 def _verify_allocation(instance: Instance, allocation: Allocation) -> list[Violation]:
-    return [*_check_assignments(instance, allocation), *check_moves(instance, allocation)]
+    found = _check_assignments(instance, allocation)
+    return found if instance.moves is None else [*found, *check_moves(instance, allocation)]
 
 
 def _check_assignments(instance: Instance, allocation: Allocation) -> list[Violation]:
     """Check every rule but those of moving."""
-    found: list[Violation] = []
-    seen: set[str] = set()
-    length_s = 1.0 if instance.slot_s is None else instance.slot_s
-    runs: list[Run] = []
-    is_plain = plain_assignments(instance)
-    for a in allocation.assignments:
-        problems = (
-            [] if is_plain(a) else list(check_assignment(instance, a.job, a.configuration, a.tasks))
-        )
-        found += problems
-        if a.job in seen:
+    assignments, found = allocation.assignments, list[Violation]()
+    span = (0.0, 1.0 if instance.slot_s is None else instance.slot_s)
+    columns = RunColumns(instance, assignments, span)
+    # All at once what is plain, one by one what may be wrong, in order.
+    twice = _again(assignments)
+    for k in sorted(twice.union(np.flatnonzero(~columns.well_placed).tolist())):
+        a = assignments[k]
+        found += check_assignment(instance, a.job, a.configuration, a.tasks)
+        if k in twice:
             found.append(
                 Violation("twice", (a.job,), 1, "job", f'job "{a.job}" is allocated twice.')
             )
-        seen.add(a.job)
-        if not problems or not {v.code for v in problems} & {
-            "unknown_job",
-            "unknown_configuration",
-        }:
-            runs.append(Run(a.job, a.configuration, 0.0, length_s, a.tasks))
-    found += [*check_capacity(instance, runs), *check_affinities(instance, runs)]
+    if (columns.kind == UNKNOWN).any():
+        known = columns.kind != UNKNOWN
+        assignments = tuple(compress(assignments, known.tolist()))
+        columns = RunColumns(instance, assignments, span)
+    runs = RunsOfOneRound(assignments, *span)
+    found += [*check_capacity(instance, runs, columns), *check_affinities(instance, runs)]
     if instance.outages:
         # It is decided at the start: nobody knows then which hosts go down later.
         now = [replace(run, end_s=math.ulp(0.0)) for run in runs]
         found += check_outages(instance, now)
     return found
+
+
+def _again(assignments: Sequence[Assignment]) -> set[int]:
+    """Return the positions of assignments of jobs that have one before."""
+    names = [a.job for a in assignments]
+    if len({*names}) == len(names):
+        return set()
+    first: dict[str, int] = {}
+    return {k for k, name in enumerate(names) if first.setdefault(name, k) != k}
 
 
 def check_schedule(instance: Instance, schedule: Schedule, columns: RunColumns) -> list[Violation]:

@@ -11,19 +11,18 @@ from alloc.verification.violation import Violation
 
 
 def check_moves(instance: Instance, allocation: Allocation) -> Iterator[Violation]:
-    """Yield what an allocation may not do to the running jobs, if the instance limits that.
+    """Yield what an allocation may not do to the running jobs.
 
     A job that is stopped moves all its tasks. A job that is not malleable keeps its configuration.
 
     Parameters
     ----------
     instance
-        The problem, with what runs and what may move.
+        The problem, with what runs and what may move; see `Instance.allowed_moves`.
     allocation
         A decision of one round.
     """
-    if instance.moves is None:
-        return
+    moves = instance.allowed_moves
     now = {a.job: a for a in allocation.assignments}
     moved = moved_tasks(instance, allocation)
     for before in instance.running:
@@ -32,7 +31,7 @@ def check_moves(instance: Instance, allocation: Allocation) -> Iterator[Violatio
             continue
         job = instance.job(before.job)
         if after is None:
-            if not job.preemptible or not instance.moves.evict:
+            if not job.preemptible or not moves.evict:
                 why = "it is not preemptible" if not job.preemptible else "no job may be evicted"
                 yield Violation(
                     "evicted",
@@ -60,7 +59,7 @@ def check_moves(instance: Instance, allocation: Allocation) -> Iterator[Violatio
                 f'job "{job.id}" is not preemptible, but {moved[job.id]} of its tasks leave their '
                 "hosts.",
             )
-    budget, total = instance.moves.budget, sum(moved.values())
+    budget, total = moves.budget, sum(moved.values())
     if budget is not None and total > budget:
         yield Violation(
             "move_budget",

@@ -191,7 +191,7 @@ def compare(num_hosts: int, seconds: float, seed: int) -> list[Verdict]:
     best = (0.0, 0.0)
     for name, pick in RULES.items():
         spent, allocation = cpu_s(by_rule, instance, pick)
-        assert not alloc.verify(instance, allocation)
+        assert not alloc.verify(instance, allocation, "placement")
         theirs = value(instance, allocation)
         best = min(best, theirs)
         print(f"{-theirs[0]:9,.0f} {theirs[1]:9.2f} {'':>9s} {spent:9.4f}  {name}")

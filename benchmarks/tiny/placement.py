@@ -11,7 +11,7 @@ from alloc.objectives import parse_goal
 from alloc.problems.allocation.instance import Instance
 from alloc.result import Limits
 from alloc.solving import solve as solve_instance
-from alloc.verification import verify
+from alloc.verification import verify_placement
 from benchmarks.tiny.cluster import NAMED, with_named_resources
 from benchmarks.tiny.family import SCALES, Answer, Family, Truth, of_result
 
@@ -62,7 +62,7 @@ def solve(problem: Problem, way: str, seconds: float) -> Answer:
     result = solve_instance(
         instance, "placement", way, objective=goal, limits=Limits(seconds=seconds)
     )
-    broken = [] if result.solution is None else verify(instance, result.solution)
+    broken = [] if result.solution is None else verify_placement(instance, result.solution)
     return of_result(result, broken)
 
 

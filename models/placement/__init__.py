@@ -9,7 +9,7 @@ k in K
     single job; N_k jobs.
 v in V_k
     Ways of a class: the configurations that its jobs may run in. A running job that is not
-    malleable keeps its own where moves are limited.
+    malleable keeps its own.
 i in I_v
     Task groups of a way: n_i tasks of one gang each. Slices and spreads count those with GPUs.
 h in H

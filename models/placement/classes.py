@@ -81,9 +81,7 @@ def _state(data: PlacementData, j: int) -> Hashable:
 
 def must_run(instance: Instance, job: Job, *, running: bool) -> bool:
     """Return whether a job has to go on running."""
-    if not running or instance.moves is None:
-        return False
-    return not (job.preemptible and instance.moves.evict)
+    return running and not (job.preemptible and instance.allowed_moves.evict)
 
 
 def deal(

@@ -125,9 +125,9 @@ class Facts:
         return tuple(ways), tuple(rows)
 
     def _may_run(self, j: int, c: int) -> bool:
-        # A running job that is not malleable keeps its configuration, where moves are limited.
+        # A running job that is not malleable keeps its configuration.
         job, running = self.instance.jobs[j], self.data.running.get(j)
-        if running is None or self.instance.moves is None or job.elasticity == "malleable":
+        if running is None or job.elasticity == "malleable":
             return True
         return running.configuration == c
 
@@ -222,8 +222,7 @@ class Facts:
     @cached_property
     def watches_moves(self) -> bool:
         """Whether moves count: in the goal or against a budget."""
-        moves = self.instance.moves
-        limited = moves is not None and moves.budget is not None
+        limited = self.instance.allowed_moves.budget is not None
         return limited or bool(self.terms & {"moves", "moved_gb"})
 
     def quotas(self) -> list[tuple[str, list[tuple[int, int]], int]]:

@@ -233,10 +233,10 @@ class Program:
                 m = int(self.builder.columns(1, before)[0])
                 self.moved[k, role, h] = m
                 self.builder.row("C11", [(y, 1.0), (m, 1.0)], before)
-        moves = facts.instance.moves
-        if moves is not None and moves.budget is not None:
+        budget = facts.instance.allowed_moves.budget
+        if budget is not None and self.moved:
             every = np.array(list(self.moved.values()), dtype=np.int64)
-            self.builder.row("C11", [(every, 1.0)], upper=moves.budget)
+            self.builder.row("C11", [(every, 1.0)], upper=budget)
 
     def values(self, x: Array, y: Index) -> Array:
         """Return x and y as columns of the program; the others, which follow, are NaN."""

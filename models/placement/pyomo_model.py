@@ -180,8 +180,8 @@ def concrete_model(facts: Facts) -> pyo.ConcreteModel:
         return m.m[k, role, h] + stays(m, k, role, h) >= facts.initial[k, role, h]
 
     _name(model, facts)
-    if instance.moves is not None and instance.moves.budget is not None and free:
-        budget = instance.moves.budget
+    budget = instance.allowed_moves.budget
+    if budget is not None and free:
         model.C11_budget = pyo.Constraint(expr=pyo.quicksum(model.m.values()) <= budget)
     return model
 

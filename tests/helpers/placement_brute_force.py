@@ -14,7 +14,7 @@ import numpy as np
 from alloc.objectives import parse_goal
 from alloc.problems.allocation.instance import Instance
 from alloc.problems.allocation.solution import Allocation, Assignment, TaskPlacement
-from alloc.verification import verify
+from alloc.verification import verify_placement
 from alloc.workload import Job
 
 MOST = 200_000
@@ -48,7 +48,7 @@ def options(instance: Instance, job: Job) -> list[Assignment | None]:
         ]
         for choice in itertools.product(*per_group):
             assignment = Assignment(job.id, c, tuple(itertools.chain(*choice)))
-            if not verify(alone, Allocation((assignment,))):
+            if not verify_placement(alone, Allocation((assignment,))):
                 found.append(assignment)
     return found
 
@@ -59,7 +59,7 @@ def feasible(instance: Instance) -> Iterator[Allocation]:
     assert math.prod(map(len, choices)) <= MOST, "too large for brute force"
     for choice in itertools.product(*choices):
         allocation = Allocation(tuple(a for a in choice if a is not None))
-        if not verify(instance, allocation):
+        if not verify_placement(instance, allocation):
             yield allocation
 
 

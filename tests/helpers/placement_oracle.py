@@ -130,6 +130,7 @@ class Oracle:
 
     def __init__(self, instance: Instance) -> None:
         self.instance = instance
+        self.moves = Moves(budget=0) if instance.moves is None else instance.moves
         self.topology = instance.topology
         self.before = {a.job: a for a in instance.running}
         kinds = [self.topology.host_type(host) for host in self.topology.hosts]
@@ -159,15 +160,15 @@ class Oracle:
             self.figures = (self.figures[:, None] + figures[None]).reshape(-1, 4 + len(most))
             fits = (self.load <= self.capacity).all(axis=(1, 2))
             fits &= (self.figures[:, 4:] <= most).all(axis=1)
-            if instance.moves is not None and instance.moves.budget is not None:
-                fits &= self.figures[:, 0] <= instance.moves.budget
+            if self.moves.budget is not None:
+                fits &= self.figures[:, 0] <= self.moves.budget
             self.load, self.figures = self.load[fits], self.figures[fits]
 
     def choices(self, job: Job) -> tuple[np.ndarray, np.ndarray]:
         """Return what each way of placing a job uses on each host, and its figures."""
-        moves, before = self.instance.moves, self.before.get(job.id)
-        pinned = moves is not None and before is not None and not job.preemptible
-        must = moves is not None and before is not None and not moves.evict
+        before = self.before.get(job.id)
+        pinned = before is not None and not job.preemptible
+        must = before is not None and not self.moves.evict
         had: dict[tuple[int, str], int] = {}
         memory = {}
         if before is not None:

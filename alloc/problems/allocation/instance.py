@@ -18,6 +18,7 @@ from alloc.problems.allocation.misfit import misfit as misfit
 from alloc.problems.allocation.misfit import unfit
 from alloc.problems.allocation.outages import Downtime, Outage
 from alloc.problems.allocation.solution import Assignment
+from alloc.problems.allocation.terms import NO_MOVES
 from alloc.problems.allocation.terms import Affinity as Affinity
 from alloc.problems.allocation.terms import Moves as Moves
 from alloc.problems.allocation.terms import Tenant as Tenant
@@ -78,8 +79,9 @@ class Instance(Problem):
     affinities
         Jobs that stand together or apart.
     moves
-        What an allocation may do to the jobs in running; ``None``: anything, as if none of them
-        ran.
+        What a placement may do to the jobs in running; ``None``: nothing, they stay where they are
+        (`allowed_moves`). Rounds, schedules and the sharing of GPUs do not read it: they start
+        afresh.
     outages
         When hosts are down. Of one host they do not overlap. Schedulers see a host go down when it
         does, and not before.
@@ -172,6 +174,13 @@ class Instance(Problem):
             return False
         tables = [job.configurations for job in self.jobs]
         return {type(self.jobs), *map(type, tables)} == {tuple}
+
+    @property
+    def allowed_moves(self) -> Moves:
+        """What a placement may do to the jobs that run: `moves`, without which they stay."""
+        if self.moves is None:
+            return NO_MOVES if self.running else Moves()
+        return self.moves
 
     @property
     def resource_names(self) -> tuple[str, ...]:

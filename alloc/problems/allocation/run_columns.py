@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from alloc.problems.allocation.instance import Instance
-from alloc.problems.allocation.solution import Run, RunTable, TaskPlacement
+from alloc.problems.allocation.solution import Assignment, Run, RunTable, TaskPlacement
 from alloc.workload import Configuration
 
 Numbers = npt.NDArray[np.int64]
@@ -25,6 +26,35 @@ MAX_TASKS = 1_000_000
 demand must not overflow 64 bits."""
 
 
+class RunsOfOneRound(Sequence[Run]):
+    """Assignments as runs of the same time, made when somebody looks at one.
+
+    Parameters
+    ----------
+    assignments
+        Who runs where.
+    start_s, end_s
+        The time, seconds.
+    """
+
+    def __init__(self, assignments: Sequence[Assignment], start_s: float, end_s: float) -> None:
+        self._assignments, self._span = assignments, (start_s, end_s)
+
+    @cached_property
+    def _runs(self) -> list[Run]:
+        start_s, end_s = self._span
+        return [Run(a.job, a.configuration, start_s, end_s, a.tasks) for a in self._assignments]
+
+    def __len__(self) -> int:
+        return len(self._assignments)
+
+    def __getitem__(self, at: Any) -> Any:
+        return self._runs[at]
+
+    def __iter__(self) -> Iterator[Run]:
+        return iter(self._runs)
+
+
 class RunColumns:
     """The runs of a schedule as arrays of numbers.
 
@@ -33,7 +63,10 @@ class RunColumns:
     instance
         The problem, unfolded.
     runs
-        Runs, also wrong ones: of jobs, configurations, hosts and roles that are not known.
+        Runs, also wrong ones: of jobs, configurations, hosts and roles that are not known. Or
+        assignments.
+    span
+        Start and end of all, seconds, where they are assignments.
 
     Attributes
     ----------
@@ -47,7 +80,12 @@ class RunColumns:
         Seconds, shape (runs,).
     """
 
-    def __init__(self, instance: Instance, runs: Sequence[Run]) -> None:
+    def __init__(
+        self,
+        instance: Instance,
+        runs: Sequence[Run | Assignment],
+        span: tuple[float, float] | None = None,
+    ) -> None:
         self._instance = instance
         self.kinds: list[Configuration] = []
         # What `alloc.progress` works out of runs that are the only ones of their jobs.
@@ -58,11 +96,11 @@ class RunColumns:
         if isinstance(runs, RunTable) and runs.ids == instance.job_columns.ids:
             self._read_table(runs)
         else:
-            self._read(runs)
+            self._read(runs, span)
         # Filled up to the most task groups of a kind.
         self._width = max([len(kind.tasks) for kind in self.kinds], default=1)
 
-    def _read(self, runs: Sequence[Run]) -> None:
+    def _read(self, runs: Sequence[Run | Assignment], span: tuple[float, float] | None) -> None:
         """Read runs one by one."""
         index = self._instance.job_index
         tables = [job.configurations for job in self._instance.jobs]
@@ -84,8 +122,7 @@ class RunColumns:
             kinds.append(kind)
         self.job: Numbers = np.array(jobs, dtype=np.int64)
         self.kind: Numbers = np.array(kinds, dtype=np.int64)
-        self.start_s: Times = np.array([run.start_s for run in runs], dtype=float)
-        self.end_s: Times = np.array([run.end_s for run in runs], dtype=float)
+        self.start_s, self.end_s = _times_of(runs, span)
         self._num_tasks: Numbers = np.array([len(run.tasks) for run in runs], dtype=np.int64)
         self._tasks = [task for run in runs for task in run.tasks]
 
@@ -198,6 +235,17 @@ class RunColumns:
         placed = np.bincount(place[~wrong], weights=count[~wrong], minlength=size)
         well &= (placed.reshape(-1, self._width) == wanted[self.kind]).all(axis=1)
         return well
+
+
+def _times_of(
+    runs: Sequence[Run | Assignment], span: tuple[float, float] | None
+) -> tuple[Times, Times]:
+    """Return when each run starts and ends, seconds, shape (runs,) each."""
+    if span is not None:
+        return np.full(len(runs), span[0]), np.full(len(runs), span[1])
+    timed = cast("Sequence[Run]", runs)
+    starts = np.array([run.start_s for run in timed], dtype=float)
+    return starts, np.array([run.end_s for run in timed], dtype=float)
 
 
 def _counted(count: object) -> int:

@@ -73,7 +73,7 @@ class Affinity:
 
 @dataclass(frozen=True)
 class Moves:
-    """What an allocation may do to the jobs that run: without it, a round starts afresh.
+    """What a placement may do to the jobs that run: without it they stay where they are.
 
     A running job that is not preemptible stays on its hosts. Tasks of one role are alike, so the
     moves of a job are the tasks that leave a host: the sum over hosts of those it has less of.
@@ -92,3 +92,7 @@ class Moves:
     def __post_init__(self) -> None:
         if self.budget is not None:
             require_count(self.budget, "moves", "budget")
+
+
+NO_MOVES = Moves(budget=0)
+"""What a placement may do to running jobs where nothing is said: they stay, all of them."""

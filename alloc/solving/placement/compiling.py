@@ -64,9 +64,7 @@ class Problem:
     @cached_property
     def pinned(self) -> frozenset[int]:
         """Running jobs that may not move."""
-        moves = self.instance.moves
-        if moves is None:
-            return frozenset()
+        moves = self.instance.allowed_moves
         jobs = self.instance.jobs
         return frozenset(
             j for j in self.data.running if moves.budget == 0 or not jobs[j].preemptible
@@ -75,7 +73,7 @@ class Problem:
     @property
     def budget(self) -> int | None:
         """Most tasks that may move, or None."""
-        return None if self.instance.moves is None else self.instance.moves.budget
+        return self.instance.allowed_moves.budget
 
     def used(self, counts: csr_array) -> Counts:
         """Return what tasks use on each host, shape (hosts, resources)."""

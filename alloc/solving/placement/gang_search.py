@@ -18,7 +18,7 @@ from alloc.objectives.goals import Held, WeightedSum
 from alloc.solving.placement.clock import Clock
 from alloc.solving.placement.compiling import Problem
 from alloc.solving.placement.gangs import Gangs
-from alloc.solving.placement.greedy import RULES, put_down_by, rules_for
+from alloc.solving.placement.greedy import RULES, HostStates, has_own_rules, put_down_by, rules_for
 from alloc.solving.placement.incumbent import Incumbent
 from alloc.solving.placement.terms import Counts
 from alloc.units import MILLI
@@ -28,40 +28,42 @@ _PLACED = ("gpus_placed", "weight_placed")
 
 def must_run(problem: Problem) -> set[int]:
     """Return the running jobs that may not be stopped."""
-    moves = problem.instance.moves
-    if moves is None:
-        return set()
+    moves = problem.instance.allowed_moves
     jobs = problem.instance.jobs
     return {j for j in problem.data.running if not moves.evict or not jobs[j].preemptible}
 
 
 def first_placements(
-    problem: Problem, level: WeightedSum, held: Sequence[Held] = ()
+    problem: Problem,
+    level: WeightedSum,
+    held: Sequence[Held] = (),
+    later: Sequence[WeightedSum] = (),
 ) -> Iterator[csr_array]:
     """Yield placements to start from.
 
     Where the goal, or an earlier level of it, wants jobs placed: waiting jobs beside what runs, by
-    every rule of `greedy`, those that place the most first; once the time of `alloc.clock` is up,
-    by no further rule. Then what runs as it stands, and nothing at all.
+    every rule of `greedy`, those that place the most first, and of these the best by the later
+    levels. No clock is asked, so that no limit gives less than the rules do; only where gangs have
+    slices, spreads or affinities, which take long to put down, no further rule is tried once the
+    time of `alloc.clock` is up. Then what runs as it stands, and nothing at all.
     """
     data = problem.data
     standing = data.initial
     if any(_wants_placed(one) for one in (level, *(one.level for one in held))):
         before = Gangs(problem, standing)
         largest = waiting_jobs(problem, before, by_size=True)
-        tries: list[Gangs] = []
+        states, tries = HostStates(before), list[Gangs]()
+        tied = any(has_own_rules(before, job) for job in largest)
         for rule in rules_for(problem):
             tries.append(before.copy())
-            put_down_by(tries[-1], largest, rule)
-            if time_is_up():
+            put_down_by(tries[-1], largest, rule, states)
+            if tied and time_is_up():
                 break
         else:
             tries.append(before.copy())
-            put_down_by(tries[-1], waiting_jobs(problem, before, by_size=False), RULES[0])
-        # They differ in those put down last.
-        stood = len(before.placed)
-        tries.sort(key=lambda gangs: _placed(gangs, level, stood), reverse=True)
-        for gangs in tries:
+            smallest = waiting_jobs(problem, before, by_size=False)
+            put_down_by(tries[-1], smallest, RULES[0], states)
+        for gangs in _best_first(tries, level, later, stood=len(before.placed)):
             if all(
                 _placed(gangs, one.level) >= one.limit for one in held if only_places(one.level)
             ):
@@ -69,6 +71,30 @@ def first_placements(
     yield standing
     if not must_run(problem):
         yield csr_array(standing.shape, dtype=np.int64)
+
+
+def _best_first(
+    tries: Sequence[Gangs], level: WeightedSum, later: Sequence[WeightedSum], stood: int
+) -> list[Gangs]:
+    """Return placements, those that place the most first; `stood` jobs stand in all of them."""
+    # They differ in those put down last.
+    placed = [_placed(gangs, level, stood) for gangs in tries]
+    order = sorted(range(len(tries)), key=lambda t: -placed[t])
+    most = placed.count(max(placed))
+    if later and most > 1:
+        worth = {t: _worth(tries[t], later) for t in order[:most]}
+        order[:most] = sorted(order[:most], key=worth.__getitem__)
+    return [tries[t] for t in order]
+
+
+def _worth(gangs: Gangs, levels: Sequence[WeightedSum]) -> list[float]:
+    """Return the values of levels, less the better."""
+    problem = gangs.problem
+    allocation = problem.data.allocation(gangs.counts())
+    return [
+        (1.0 if level.sense == "min" else -1.0) * level.evaluate(problem.instance, allocation)
+        for level in levels
+    ]
 
 
 def with_waiting(problem: Problem, level: WeightedSum, counts: csr_array) -> csr_array:

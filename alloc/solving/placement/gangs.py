@@ -149,8 +149,7 @@ class Gangs:
         """Return the configurations in which a job may run, the most GPUs first."""
         its = self.problem.instance.jobs[job]
         running = self.problem.data.running.get(job)
-        limited = self.problem.instance.moves is not None
-        if running is not None and limited and its.elasticity != "malleable":
+        if running is not None and its.elasticity != "malleable":
             return [running.configuration]
         ways = [c for c, configuration in enumerate(its.configurations) if configuration.rate > 0]
         return sorted(ways, key=lambda c: its.configurations[c].demand, reverse=True)

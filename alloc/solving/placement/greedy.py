@@ -7,7 +7,8 @@ slices, spreads or affinities are put down by `Gangs.insert`, which knows every 
 References
 ----------
 Weng et al., "Beware of Fragmentation: Scheduling GPU-Sharing Workloads with Fragmentation Gradient
-Descent", ATC 2023, for FGD, here with the mix of the instance and whole gangs.
+Descent", ATC 2023, for FGD, here with whole gangs, and with the mix of the instance or its shapes
+of tasks alike.
 """
 
 from __future__ import annotations
@@ -20,13 +21,20 @@ import numpy as np
 
 from alloc.solving.placement.compiling import Problem
 from alloc.solving.placement.gangs import Gangs, Tasks
-from alloc.solving.placement.seen_hosts import Domains, Key, SeenHosts, State, States
+from alloc.solving.placement.seen_hosts import (
+    Domains,
+    Key,
+    SeenHosts,
+    State,
+    States,
+    places_of,
+)
 from alloc.solving.placement.terms import Counts
 from alloc.topology.topology import HOST
 from alloc.units import MILLI, RESOURCES
 from alloc.workload import PlacementRules
 
-HostRule = Literal["tightest", "first_fit", "best_fit", "fgd"]
+HostRule = Literal["tightest", "first_fit", "best_fit", "fgd", "fgd_whole"]
 DomainRule = Literal["first", "fullest"]
 Rule = tuple[HostRule, DomainRule]
 """Which hosts are filled first, and which domain holds a gang that must stand in one."""
@@ -37,6 +45,7 @@ RULES: tuple[Rule, ...] = (
     ("best_fit", "fullest"),
     ("fgd", "first"),
     ("fgd", "fullest"),
+    ("fgd_whole", "first"),
 )
 
 _FEW_SHAPES = 64
@@ -62,6 +71,27 @@ class Plan:
     places: tuple[tuple[int, int, int], ...] = ()
 
 
+class HostStates:
+    """The states that hosts are in before gangs are put down, for every rule that starts there.
+
+    Parameters
+    ----------
+    gangs
+        What stands.
+    """
+
+    def __init__(self, gangs: Gangs) -> None:
+        self.states = States()
+        free = gangs.topology.capacity - gangs.used
+        rows = np.column_stack([gangs.problem.lost.type_of, free])
+        # Few states are many hosts'.
+        distinct, which = np.unique(rows, axis=0, return_inverse=True)
+        numbers = np.array([self.states.number(tuple(state)) for state in distinct.tolist()])
+        self.state: list[int] = numbers[which.ravel()].tolist()
+        self.places: dict[tuple[str, ...], tuple[list[int], tuple[list[int], ...]]] = {}
+        """What `Domains` says of hosts, by the levels that a gang must stand in."""
+
+
 def put_down_along(gangs: Gangs, jobs: Sequence[int], plan: Plan) -> None:
     """Put jobs that do not stand down along a plan as far as it goes, the rest by best fit.
 
@@ -84,7 +114,9 @@ def put_down_along(gangs: Gangs, jobs: Sequence[int], plan: Plan) -> None:
     put_down_by(gangs, free, rule)
 
 
-def put_down_by(gangs: Gangs, jobs: Sequence[int], rule: Rule) -> None:
+def put_down_by(
+    gangs: Gangs, jobs: Sequence[int], rule: Rule, before: HostStates | None = None
+) -> None:
     """Put jobs that do not stand on hosts, in their order and by a rule, as far as there is room.
 
     Parameters
@@ -96,31 +128,45 @@ def put_down_by(gangs: Gangs, jobs: Sequence[int], rule: Rule) -> None:
     rule
         The hosts that are filled first. ``tightest``: that with the least room of those that hold
         all, or else those with the most; ``first_fit``: as they come; ``best_fit``: the fullest;
-        ``fgd``: those whose free GPUs lose the least use. And the domain with room, the first or
-        the fullest.
+        ``fgd``: those whose free GPUs lose the least use, to the mix of the instance;
+        ``fgd_whole``: when as many tasks of each shape as fit have come. And the domain with room,
+        the first or the fullest.
+    before
+        The states of hosts as the gangs stand, if they are known.
     """
-    greedy = _Greedy(gangs, rule)
+    greedy = _Greedy(gangs, rule, before=before)
     for job in jobs:
         greedy.put_down(job)
+
+
+def has_own_rules(gangs: Gangs, job: int) -> bool:
+    """Return whether a job has slices, spreads or affinities: only `Gangs.insert` knows these."""
+    rules = gangs.problem.instance.jobs[job].placement
+    return bool(rules.slices or rules.spread) or job in gangs.affinities_of
 
 
 def rules_for(problem: Problem) -> Iterator[Rule]:
     """Yield the rules that are worth trying on a problem."""
     few = len(problem.lost.mix) <= _FEW_SHAPES
-    yield from (rule for rule in RULES if few or rule[0] != "fgd")
+    yield from (rule for rule in RULES if few or not rule[0].startswith("fgd"))
 
 
 class _Greedy:
-    def __init__(self, gangs: Gangs, rule: Rule, plan: Plan | None = None) -> None:
+    def __init__(
+        self,
+        gangs: Gangs,
+        rule: Rule,
+        plan: Plan | None = None,
+        before: HostStates | None = None,
+    ) -> None:
         self.gangs = gangs
         self.rule, self.domains = rule
         self.data = gangs.problem.data
         self.topology = gangs.topology
         # No more than any gang asks for, where a task asks for nothing.
         self._most = int(self.data.count.max())
-        self._states = States()
-        rows = np.column_stack([gangs.problem.lost.type_of, self.topology.capacity - gangs.used])
-        self._state = [self._states.number(state) for state in map(tuple, rows.tolist())]
+        before = HostStates(gangs) if before is None else before
+        self._before, self._states, self._state = before, before.states, [*before.state]
         self._changed: list[int] = []
         self._seen: dict[tuple[object, ...], SeenHosts] = {}
         self._seen_by: dict[int, SeenHosts] = {}
@@ -133,7 +179,7 @@ class _Greedy:
     def put_down(self, job: int) -> bool:
         """Put a job down; return whether there was room."""
         its = self.gangs.problem.instance.jobs[job]
-        if its.placement.slices or its.placement.spread or job in self.gangs.affinities_of:
+        if has_own_rules(self.gangs, job):
             if not self.gangs.insert(job):
                 return False
             for k, (hosts, number) in self.gangs.tasks_of(job).items():
@@ -158,8 +204,7 @@ class _Greedy:
 
     def put_into(self, job: int, configuration: int, domain: int) -> bool:
         """Put a job into a domain of the level that it requires; return whether there was room."""
-        its = self.gangs.problem.instance.jobs[job]
-        if its.placement.slices or its.placement.spread or job in self.gangs.affinities_of:
+        if has_own_rules(self.gangs, job):
             return False
         if not self.gangs.within_quota(job, configuration):
             return False
@@ -213,22 +258,36 @@ class _Greedy:
     def _places(self, levels: tuple[str, ...], k: int) -> Iterator[int]:
         """Yield domains of which a job may take any hosts, in the order to be tried."""
         domains, count = self._domains_of(levels), int(self.data.count[k])
-        fitting = (self._looked_at(k).room_in(domains) >= count).nonzero()[0]
-        if self.domains == "fullest" and len(fitting) > 1:
-            fitting = fitting[np.argsort(domains.left[fitting], kind="stable")]
-        yield from fitting.tolist()
+        fits = self._looked_at(k).room_in(domains) >= count
+        # The first will do nearly always, and there are many.
+        if self.domains == "first":
+            first = int(fits.argmax())
+            if not fits[first]:
+                return
+            yield first
+            yield from (first + 1 + fits[first + 1 :].nonzero()[0]).tolist()
+            return
+        fitting = fits.nonzero()[0]
+        if len(fitting):
+            left = domains.left[fitting]
+            yield int(fitting[left.argmin()])
+            yield from fitting[np.argsort(left, kind="stable")[1:]].tolist()
 
     def _domains_of(self, levels: tuple[str, ...]) -> Domains:
         """Return the domains of the innermost of some levels that lie in domains of all."""
-        if levels not in self._domains:
+        if levels in self._domains:
+            return self._domains[levels]
+        left = np.array([sum(row[1 : 1 + len(RESOURCES)]) for row in self._states.rows])
+        places = self._before.places
+        if levels not in places:
             table = self.topology.domain_of_host
             domain = np.zeros(self.topology.num_hosts, dtype=np.int64)
             if levels:
                 innermost = max(levels, key=(*self.topology.levels, HOST).index)
                 inside = np.logical_and.reduce([table[level] >= 0 for level in levels])
                 domain = np.where(inside, table[innermost], -1)
-            left = np.array([sum(row[1 : 1 + len(RESOURCES)]) for row in self._states.rows])
-            self._domains[levels] = Domains.of(domain, left[self._state])
+            places[levels] = places_of(domain)
+        self._domains[levels] = Domains.of(*places[levels], left[self._state])
         return self._domains[levels]
 
     def _hosts(
@@ -292,14 +351,15 @@ class _Greedy:
                 return [(-n, 0.0) for n in room.tolist()]
             case "best_fit":
                 return [(state[1], 0.0) for state in states]
-            case "fgd":
+            case "fgd" | "fgd_whole":
                 demand = (0, *self.data.demand[k].tolist())
                 after = [
                     tuple([max(a - b, 0) for a, b in zip(state, demand, strict=True)])
                     for state in states
                 ]
                 lost = self.gangs.problem.lost
-                pairs = zip(lost.of(after), lost.of(states), states, strict=True)
+                measure = lost.of if self.rule == "fgd" else lost.left_over
+                pairs = zip(measure(after), measure(states), states, strict=True)
                 return [(new - old, state[1]) for new, old, state in pairs]
             case _:
                 return [(0.0, 0.0)] * len(states)

@@ -11,7 +11,7 @@ from alloc.objectives.goals import Held, WeightedSum
 from alloc.problems.allocation.solution import Allocation, Solution
 from alloc.solving.placement.compiling import Problem
 from alloc.solving.placement.terms import Counts
-from alloc.verification import verify
+from alloc.verification import verify_placement
 
 _ROUNDING = 1e-12
 """Of a cost, or of what one of the things counted is worth: a goal of 1e-9 moves is none the
@@ -59,7 +59,9 @@ class Incumbent:
         counts
             Where its tasks stand, shape (groups, hosts), if that is known.
         """
-        if not isinstance(solution, Allocation) or verify(self.problem.instance, solution):
+        if not isinstance(solution, Allocation) or verify_placement(
+            self.problem.instance, solution
+        ):
             return False
         cost = self.cost_of(solution)
         if not cost < self.cost - self._rounding(cost):

@@ -46,3 +46,29 @@ class Lost:
             lost = fragments(self.mix, self._types[rows[:, 0]], rows[:, 2:], whole)
             self._known.update(zip(new, lost.tolist(), strict=True))
         return [self._known[key] for key in keys]
+
+    def left_over(self, states: Sequence[State]) -> list[float]:
+        """Return what is left of the free GPUs when as many tasks as fit have come, milli-GPU.
+
+        Added up over the shapes of tasks with GPUs, each by itself and all alike, however many
+        tasks have it.
+
+        Parameters
+        ----------
+        states
+            As for `of`.
+        """
+        rows = np.array(states, dtype=np.int64)[:, : 1 + len(RESOURCES)]
+        left = np.zeros(len(rows), dtype=np.int64)
+        for shape in self.mix:
+            gpus = shape.num_gpus * shape.gpu_milli
+            if gpus == 0:
+                continue
+            room = rows[:, 1] // gpus
+            for r, amount in ((2, shape.cpu_milli), (3, shape.memory_mib)):
+                if amount:
+                    room = np.minimum(room, rows[:, r] // amount)
+            if shape.gpu_type is not None:
+                room = np.where(self._types[rows[:, 0]] == shape.gpu_type, room, 0)
+            left += rows[:, 1] - room * gpus
+        return [float(lost) for lost in left.tolist()]

@@ -12,13 +12,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from alloc.backends import SolverOptions, highs
 from alloc.certificate import OPTIMALITY_GAP, BoundProof, Limit, is_within
 from alloc.clock import time_limit
+from alloc.collector import collector_paused
 from alloc.errors import UnsupportedFeatureError
 from alloc.families import require_family
 from alloc.formulation import ArrayModel
@@ -51,6 +52,9 @@ from alloc.solving.placement.ranges import range_bound
 from alloc.solving.placement.search import Search
 from alloc.solving.placement.terms import is_split
 from alloc.solving.placement.waiting import admission_obstacle
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 Report = Callable[[str], None]
 
@@ -106,7 +110,8 @@ def solve_placement(
     UnsupportedFeatureError
         If a task shares a GPU or holds a MIG slice.
     """
-    search = _Solve(instance, objective, settings, warm_start, report)
+    with collector_paused():
+        search = _Solve(instance, objective, settings, warm_start, report)
     limit: Limit | None = None
     try:
         with search.companions.team:
@@ -172,7 +177,8 @@ class _Solve:
         """Solve."""
         self._prove_by(self.best.sign * range_bound(self.instance, self.level), "recomputed")
         # The rules of schedulers come first: no bound takes their time.
-        self._start()
+        with collector_paused():
+            self._start()
         # Of earlier levels, other bounds see nothing.
         self._bound_fragments(domains=False)
         ranged = self.bound
@@ -202,7 +208,7 @@ class _Solve:
         """Find a first placement, and see how long it takes to check one."""
         self.best.offer(self.warm_start)
         with time_limit(self._left()):
-            for counts in first_placements(self.problem, self.level, self.settings.held):
+            for counts in self._first_placements():
                 before = self._left()
                 self.best.offer_counts(counts)
                 self._keep_time(before - self._left())
@@ -219,6 +225,10 @@ class _Solve:
                     break
         if self.best.counts is not None:
             self._say("first placement")
+
+    def _first_placements(self) -> Iterator[csr_array]:
+        settings = self.settings
+        return first_placements(self.problem, self.level, settings.held, settings.later)
 
     def _keep_time(self, checked_s: float) -> None:
         """Keep time to read the answer back, check it and write the certificate."""

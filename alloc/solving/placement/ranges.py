@@ -124,9 +124,7 @@ def fewest_hosts(instance: Instance, *, with_gpus: bool) -> int:
     with_gpus
         Count only hosts that hold a GPU of some task, and only what tasks with GPUs need.
     """
-    moves, topology = instance.moves, instance.topology
-    if moves is None:
-        return 0
+    moves, topology = instance.allowed_moves, instance.topology
     needed = np.zeros(topology.capacity.shape[1], dtype=np.int64)
     load = np.zeros_like(topology.capacity)
     for running in instance.running:

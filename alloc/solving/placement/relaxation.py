@@ -106,9 +106,7 @@ def pinned_jobs(data: PlacementData) -> set[int]:
     Only those that stand whole, in the one configuration they have: others take in what they lack,
     or may have other demands on the same hosts.
     """
-    moves = data.instance.moves
-    if moves is None:
-        return set()
+    moves = data.instance.allowed_moves
     standing = np.asarray(data.initial.sum(axis=1)).ravel()
     in_part = set(data.job_of[standing != data.count].tolist())
     return {
@@ -123,8 +121,7 @@ def pinned_jobs(data: PlacementData) -> set[int]:
 
 def staying_jobs(data: PlacementData) -> set[int]:
     """Return the running jobs that may move and must go on, in the one configuration they have."""
-    moves = data.instance.moves
-    if moves is None or moves.evict:
+    if data.instance.allowed_moves.evict:
         return set()
     return {
         j
@@ -205,7 +202,7 @@ class _Builder:
         step, on_grid = self._step(demand[:, axes], most, axes)
         grid = data.instance.topology.capacity[:, axes] // step
         kinds, kind_of = self._kinds(grid, step, admits, axes)
-        moves = data.instance.moves
+        budget = data.instance.allowed_moves.budget
         patterns = Patterns(
             kinds=kinds,
             kind_of=kind_of,
@@ -220,7 +217,7 @@ class _Builder:
             stays=self._stays(class_of, local_of),
             move_weight=weights.of["moves"]
             + weights.of["moved_gb"] * GB_PER_MIB * demand[every, 2],
-            budget=np.inf if moves is None or moves.budget is None else float(moves.budget),
+            budget=np.inf if budget is None else float(budget),
             constant=weights.constant + self._pinned_cost(),
             exact=on_grid and complete,
             elsewhere=self.elsewhere,

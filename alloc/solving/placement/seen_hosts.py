@@ -73,15 +73,26 @@ class Domains:
     left: Counts
 
     @staticmethod
-    def of(domain: Counts, free: Counts) -> Domains:
-        """Return the places of a number for each host, -1 outside any, and what is free there."""
-        number = int(domain.max(initial=-1)) + 1
-        place = np.where(domain < 0, number, domain)
-        ends = np.cumsum(np.bincount(place, minlength=number + 1))
-        hosts = np.split(np.argsort(place, kind="stable"), ends[:-1])
-        left = np.zeros(number + 1, dtype=np.int64)
-        np.add.at(left, place, free)
-        return Domains(place.tolist(), tuple(own.tolist() for own in hosts), left)
+    def of(of_host: list[int], hosts: tuple[list[int], ...], free: Counts) -> Domains:
+        """Return places (`places_of`) with what is free there, from what is free on each host."""
+        left = np.zeros(len(hosts), dtype=np.int64)
+        np.add.at(left, np.array(of_host), free)
+        return Domains(of_host, hosts, left)
+
+
+def places_of(domain: Counts) -> tuple[list[int], tuple[list[int], ...]]:
+    """Return the place of each host, and the hosts of each place.
+
+    Parameters
+    ----------
+    domain
+        Number of the place of each host, -1 outside any, shape (hosts,).
+    """
+    number = int(domain.max(initial=-1)) + 1
+    place = np.where(domain < 0, number, domain)
+    ends = np.cumsum(np.bincount(place, minlength=number + 1))
+    hosts = np.split(np.argsort(place, kind="stable"), ends[:-1])
+    return place.tolist(), tuple(own.tolist() for own in hosts)
 
 
 class HostQueue:

@@ -14,7 +14,7 @@ from alloc.result import Limits, Result
 from alloc.solving.gang import Decider
 from alloc.solving.placing.standing import leave_broken
 from alloc.solving.solver import solve
-from alloc.verification import check_claims, initial_violations, verify
+from alloc.verification import check_claims, initial_violations, verify_placement
 from alloc.verification.violation import Violation
 
 DEFAULT_GOAL = "gpus_placed then moves"
@@ -85,7 +85,7 @@ def place(
     )
     if isinstance(result.solution, Allocation):
         accepted: Sequence[Violation] = () if repair else broken
-        wrong = verify(instance, result.solution, accept=accepted)
+        wrong = verify_placement(instance, result.solution, accept=accepted)
         if wrong:
             raise CertificateError(f"the placement breaks a rule: {wrong[0]}")
         proved = result.certificate.status == "optimal"

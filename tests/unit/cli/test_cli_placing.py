@@ -56,6 +56,17 @@ def test_place_shows_levels_hosts_and_reasons(run, queue_file):
         assert word in done.stdout
 
 
+def test_what_is_certified_is_the_instance_of_the_file(run, queue_file, tmp_path):
+    """Running jobs stay by the meaning of the file: the answer is checked without further words."""
+    answer = str(tmp_path / "answer.json")
+    assert run("place", queue_file, "--backend", "highs", "--output", answer).exit_code == 0
+    certificate = json.loads(Path(answer).read_text())["certificate"]
+    assert (
+        certificate["fingerprint"] == Instance.from_json(Path(queue_file).read_text()).fingerprint
+    )
+    assert run("verify", queue_file, answer).exit_code == 0
+
+
 def test_place_moves_running_jobs_only_when_told(run, queue_file):
     pinned = json.loads(run("place", queue_file, "--backend", "highs", "--json").stdout)
     jsonschema.validate(pinned, json_schema("result"))

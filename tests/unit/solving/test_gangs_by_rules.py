@@ -256,12 +256,51 @@ def test_the_rules_of_schedulers_come_before_any_bound(monkeypatch: pytest.Monke
     )
 
 
-def test_no_further_rule_is_tried_once_the_time_is_up() -> None:
-    """What the first rule places comes, and what runs as it stands."""
-    problem = Problem(PlacementData.of(gang_placement.made(20, 0)))
-    assert len(list(first_placements(problem, GPUS))) == len(RULES) + 2
+def test_rules_ask_no_clock_but_where_gangs_take_long_to_put_down() -> None:
+    """All rules are tried in no time; with slices what the first rule places, and what runs."""
+    instance = gang_placement.made(20, 0)
     with time_limit(0.0):
+        problem = Problem(PlacementData.of(instance))
+        assert len(list(first_placements(problem, GPUS))) == len(RULES) + 2
+        sliced = alloc.PlacementRules(slices=(alloc.Slice("host", 1),))
+        jobs = (*instance.jobs[:-1], instance.jobs[-1].replace(placement=sliced))
+        problem = Problem(PlacementData.of(instance.replace(jobs=jobs)))
         assert len(list(first_placements(problem, GPUS))) == 2
+
+
+@pytest.mark.parametrize("num_hosts", [40, 100])
+@pytest.mark.parametrize("seed", [1, 7, 11, 13])
+def test_without_any_time_the_answer_is_no_worse_than_the_rules_of_schedulers(
+    num_hosts: int, seed: int
+) -> None:
+    """Whatever the clock says: the rules come first, and later levels choose among their best."""
+    instance = gang_placement.made(num_hosts, seed)
+    limits = alloc.Limits(seconds=1e-9, seed=seed)
+    result = alloc.solve(instance, "placement", objective=gang_placement.GOAL, limits=limits)
+    assert result.certificate.verified
+    ours = gang_placement.value(instance, result.require_solution())
+    for rule in gang_placement.RULES.values():
+        assert ours <= gang_placement.value(instance, gang_placement.by_rule(instance, rule))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_what_is_left_over_is_what_tasks_of_each_shape_leave(seed: int) -> None:
+    """Counted shape by shape: GPUs, cores, memory and GPU type decide how many fit."""
+    rng = np.random.default_rng(seed)
+    instance = random_instance(rng)
+    lost, topology = Problem(PlacementData.of(instance)).lost, instance.topology
+    free = [rng.integers(0, row + 1) for row in topology.capacity[:, :3]]
+    free = [np.array([1000 * (own[0] // 1000), *own[1:]]) for own in free]
+    states = [(int(t), *map(int, own)) for t, own in zip(lost.type_of, free, strict=True)]
+    for h, left in enumerate(lost.left_over(states)):
+        expected = 0
+        for shape in lost.mix:
+            asked = (1000 * shape.num_gpus, shape.cpu_milli, shape.memory_mib)
+            number = min(int(a) // b for a, b in zip(free[h], asked, strict=True) if b)
+            if shape.gpu_type not in (None, topology.gpu_types[h]):
+                number = 0
+            expected += (int(free[h][0]) - number * asked[0]) if shape.num_gpus else 0
+        assert left == expected
 
 
 @pytest.mark.parametrize("moves", [Moves(budget=0), Moves(evict=True)])

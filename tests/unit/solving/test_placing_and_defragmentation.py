@@ -11,6 +11,7 @@ from alloc.errors import InstanceError
 from alloc.problems.allocation.instance import Affinity, Instance, Moves, Tenant
 from alloc.problems.allocation.solution import Allocation, Assignment, TaskPlacement
 from alloc.result import Limits
+from alloc.solving import solve
 from alloc.solving.placing import explain as explaining
 from alloc.solving.placing.defragmentation import Defragmentation, consolidate, drain, make_room
 from alloc.solving.placing.explain import explain
@@ -174,6 +175,35 @@ def test_a_placed_queue_gives_its_reasons() -> None:
     free = place(queue(moves=Moves()), backend=BACKEND)
     assert free.result.certificate.objective == 1.0
     assert solution_of(free).unplaced == {}
+
+
+@pytest.mark.parametrize("backend", [BACKEND, "pyomo", "cpsat", "auto", "partitioned"])
+def test_running_jobs_are_kept_unless_the_instance_says_otherwise(backend: str) -> None:
+    """A move would let the gang in, and stopping them would free hosts: neither is made."""
+    limits = Limits(seconds=20.0)
+    for goal in ("gpus_placed", "gpu_hosts_used", "balance"):
+        result = solve(queue(), "placement", backend, objective=goal, limits=limits)
+        assert isinstance(result.solution, Allocation)
+        assert {*queue().running} <= {*result.solution.assignments}
+        assert "train" not in result.solution.configuration_of
+        assert result.certificate.fingerprint == queue().fingerprint
+    told = solve(queue(moves=Moves()), "placement", backend, objective="gpus_placed", limits=limits)
+    assert isinstance(told.solution, Allocation)
+    assert "train" in told.solution.configuration_of or backend == "partitioned"
+
+
+def test_a_running_job_that_has_nowhere_to_stay_is_said_in_one_sentence() -> None:
+    """It runs, nobody says where, and no host is as large: it may not be stopped either."""
+    wide = gang("wide", 5, 8)
+    with pytest.raises(InstanceError, match='"wide"'):
+        Instance("none", cluster(), (wide,), running=(Assignment("wide", 0),))
+    two = (gang("x", 3, 8), gang("y", 2, 8))
+    over = Instance("over", cluster(), two, running=(Assignment("x", 0), Assignment("y", 0)))
+    result = place(over, backend=BACKEND).result
+    assert result.certificate.status == "infeasible"
+    assert result.conflict is not None
+    assert "the jobs that must keep running" in result.conflict
+    assert result.conflict.count(".") <= 1
 
 
 def test_a_job_kept_out_by_the_goal_is_said_to_fit() -> None:

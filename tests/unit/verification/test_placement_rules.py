@@ -12,7 +12,7 @@ import alloc.verification
 from alloc.problems.allocation.instance import Affinity, Instance, Moves, Tenant
 from alloc.problems.allocation.solution import Allocation, Assignment, Run, Schedule, TaskPlacement
 from alloc.topology import Domain, Host, HostType, Topology
-from alloc.verification import initial_violations, verify
+from alloc.verification import initial_violations, verify, verify_placement
 from alloc.verification.violation import Violation
 from alloc.workload import Configuration, Job, PlacementRules, Slice, Spread, TaskGroup
 
@@ -198,6 +198,22 @@ def test_without_moves_a_round_starts_afresh() -> None:
     """Running jobs may go anywhere or stop: rounds of training schedulers do that."""
     assert moving(at("c", h0=4)) == []
     assert moving(at("a", h3=4), preemptible=False) == []
+
+
+def test_without_moves_a_placement_keeps_what_runs() -> None:
+    """Each task that leaves its host, and each job that stops, is named; `Moves` lets them go."""
+    jobs = (job("a"), job("b"), job("c"))
+    instance = Instance("i", CLUSTER, jobs, running=RUNNING)
+    stays = Allocation((*RUNNING, at("c", h3=4)))
+    leaves, stops = Allocation((at("a", h0=4), RUNNING[1])), Allocation((RUNNING[0],))
+    assert verify_placement(instance, stays) == []
+    (left,) = verify_placement(instance, leaves)
+    assert (left.code, left.amount) == ("move_budget", 2)
+    assert [v.code for v in verify_placement(instance, stops)] == ["evicted", "move_budget"]
+    assert verify_placement(instance.replace(moves=Moves()), leaves) == []
+    assert verify_placement(instance.replace(moves=Moves(evict=True)), stops) == []
+    assert alloc.verify(instance, leaves) == []
+    assert alloc.verify(instance, leaves, "placement") == [left]
 
 
 def test_running_jobs_keep_running_unless_they_may_be_evicted() -> None:
