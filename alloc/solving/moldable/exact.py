@@ -37,6 +37,8 @@ _SHARES = (0.25, 0.5, 0.75, 1.0)
 a factor with each, and the best of all is often near."""
 _AT_ONCE = 64
 """Sets whose rest is asked of the other host at once: each state is held against all of them."""
+_HALVED = 2
+"""How often a share is halved that is too far: each try takes some seconds."""
 _BETTER = 0.4 * OPTIMALITY_GAP
 """By what share of the value a schedule must be better to be sought."""
 _CELLS, _MIN_MOMENTS, _MAX_MOMENTS = 120_000, 40, 240
@@ -203,6 +205,34 @@ class Hosts:
         return by_choices(data, order, choice)
 
 
+class _Shares:
+    """How far to look: further each time, and half as far again where there was too much.
+
+    Parameters
+    ----------
+    shares
+        Of the way from the bound to the best schedule known, ascending.
+    """
+
+    def __init__(self, shares: Sequence[float]) -> None:
+        self._left, self._done, self._last, self._halved = list(shares), 0.0, 0.0, 0
+
+    def next(self) -> float | None:
+        """Return the next share, or None after the last one."""
+        if not self._left:
+            return None
+        self._done, self._last = self._last, self._left.pop(0)
+        return self._last
+
+    def halve(self) -> None:
+        """Look half as far beyond what is done, instead of as far as the last time."""
+        self._left = []
+        self._halved += 1
+        if self._halved <= _HALVED:
+            self._left = [0.5 * (self._done + self._last)]
+            self._last = self._done
+
+
 class Exact:
     """The search for the best schedule of all, from a bound on.
 
@@ -246,12 +276,12 @@ class Exact:
         room = value * (1 - _BETTER) - low
         hosts = Hosts(self._data, self._classes, self._settings, self._report)
         bound, best = low, None
-        for share in _SHARES:
-            if room <= 0:
-                break
+        shares = _Shares(_SHARES)
+        while room > 0 and (share := shares.next()) is not None:
             found = hosts.listed(prices, share * room, self._data.deadline, None)
             if found is None:
-                break
+                shares.halve()
+                continue
             best = found.plan or best
             if found.plan is not None and found.is_whole:
                 return self._data.target.value(found.plan.completion), best
@@ -299,9 +329,8 @@ class Exact:
         """
         bound, master = low, SequenceMaster(self._modes, self._settings)
         room = value * (1 - _BETTER) - low
-        for share in _SHARES if self._beam is None else _SHARES[1::2]:
-            if room <= 0:
-                break
+        shares = _Shares(_SHARES if self._beam is None else _SHARES[1::2])
+        while room > 0 and (share := shares.next()) is not None:
             guess = low + share * room
             deadline = np.minimum(self._data.deadline, peak.latest(guess))
             found = master.prices(deadline)
@@ -315,7 +344,8 @@ class Exact:
                 hosts = Hosts(self._data, self._classes, self._settings, self._report, self._beam)
                 listing = hosts.listed(prices, limit, deadline, peak)
                 if listing is None:
-                    break
+                    shares.halve()
+                    continue
                 if listing.plan is not None:
                     least = self._data.target.value(listing.plan.completion)
                     return (least if listing.is_whole else bound), listing.plan

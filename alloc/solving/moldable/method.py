@@ -325,13 +325,14 @@ class _Search:
         few = self.data.num_jobs <= _FEW_JOBS
         if level.is_peak:
             self._pack(classes, _FAILURES_OF_FEW if few else _FAILURES)
-        before = math.inf
-        if few and not self.is_closed:
+        before, number = math.inf, sum(len(own.hosts) for own in classes)
+        # The peak of two hosts is exchanged in tenths of a second, and listed the sooner for it.
+        if few and not self.is_closed and not (level.is_peak and number == 2):
             self._list(classes)
             before = self.value
         if self.is_closed:
             return
-        if sum(len(own.hosts) for own in classes) > 1:
+        if number > 1:
             self._exchange(classes)
         if not self.is_closed and self.data.num_jobs <= MAX_JOBS and self.value < before:
             self._list(classes)
