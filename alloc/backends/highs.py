@@ -125,7 +125,10 @@ def run_warm(solver: highspy.Highs, seconds: float = math.inf) -> None:
     """
     _, method = solver.getOptionValue("solver")
     ends = time.perf_counter() + seconds
-    for patience_s, other in ((_PATIENCE_S, method), (6 * _PATIENCE_S, method), (math.inf, "ipm")):
+    tries = ((_PATIENCE_S, method), (6 * _PATIENCE_S, method), (math.inf, "ipm"))
+    for n, (patience_s, other) in enumerate(tries):
+        if n:
+            solver.clearSolver()  # before the next run: after the last, its status would be lost
         left = ends - time.perf_counter()
         # HiGHS counts the time of all runs.
         solver.setOptionValue("time_limit", solver.getRunTime() + max(min(patience_s, left), 0.0))
@@ -135,7 +138,6 @@ def run_warm(solver: highspy.Highs, seconds: float = math.inf) -> None:
         status = solver.getModelStatus()
         if status in ANSWERED or status == _INTERRUPTED or time.perf_counter() >= ends:
             break
-        solver.clearSolver()
     if other != method:
         solver.setOptionValue("solver", method)
 

@@ -246,7 +246,9 @@ class LinearProgram:
         with stoppable(self._solver) if stop_on_interrupt else nullcontext(Stop()) as stop:
             run_warm(self._solver, seconds)
         self.interrupted = stop.pressed
-        self._late = time.perf_counter() >= ends
+        _, limit_s = self._solver.getOptionValue("time_limit")
+        # HiGHS looks at a clock of its own, by which time may be up a little sooner.
+        self._late = time.perf_counter() >= ends or self._solver.getRunTime() >= limit_s
         status = self._solver.getModelStatus()
         if status not in (
             highspy.HighsModelStatus.kOptimal,

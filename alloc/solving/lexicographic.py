@@ -13,6 +13,10 @@ from alloc.problems.allocation.solution import Solution
 from alloc.result import Result
 from alloc.solving.outcome import Settings
 
+_MUCH = 0.2
+"""Of the time limit, what must be left for a level to be solved again: it starts anew."""
+_LATER = 0.1
+"""What each later level gets then, for each second of the first: it was quick before."""
 Attempt = Callable[[str, Settings, Solution | None], Result[Solution]]
 
 
@@ -28,7 +32,8 @@ def solve_levels(
 
     Each level gets an even part of the time that is left, starts from the answer of the one before
     it, and may not worsen what the earlier ones reached. A level that finds nothing, or nothing
-    better, keeps that answer. An interrupt leaves the levels after it as they are.
+    better, keeps that answer. If later levels need little of their time, the first that is not
+    proved gets it. An interrupt leaves the levels after it as they are.
 
     Parameters
     ----------
@@ -60,51 +65,140 @@ def solve_levels(
     """
     # Before any work: a later level may ask for what the instance does not say.
     sizes = [parse_level(name).size(instance) for name in levels]
-    held: list[Held] = []
-    stages: list[Certificate] = []
-    best: Solution | None = None
-    limit: Limit | None = None  # what leaves the later levels as they are
-    for n, name in enumerate(levels):
-        elapsed = settings.time_limit_s - settings.seconds_left()
-        share = settings.seconds_left() / (len(levels) - n)
-        given = replace(
-            settings,
-            time_limit_s=elapsed + share,
-            held=tuple(held),
-            later=tuple(map(parse_level, levels[n + 1 :])),
-        )
-        level, title = parse_level(name), f"level {n + 1} of {len(levels)}: {name}"
-        if best is None:
-            report(title)
-            result = attempt(name, given, warm_start)
+    search = _Levels(instance, levels, sizes, settings, attempt, report)
+    unanswered = search.solve(0, warm_start)
+    if unanswered is not None:
+        return unanswered
+    for _ in levels:
+        again = search.worth_more_time()
+        if again is None:
+            break
+        search.solve(again, warm_start)
+    stages = [_settle(instance, search.best, stage) for stage in search.stages]
+    weakest = next((s for s in stages if s.status != "optimal"), stages[-1])
+    return Result(search.best, weakest, stages=tuple(stages))
+
+
+class _Levels:
+    """What is reached and proved of each level.
+
+    Parameters
+    ----------
+    instance, levels, settings, attempt, report
+        As in `solve_levels`.
+    sizes
+        What rounding of each level is relative to.
+    """
+
+    def __init__(
+        self,
+        instance: Instance,
+        levels: Sequence[str],
+        sizes: Sequence[float],
+        settings: Settings,
+        attempt: Attempt,
+        report: Callable[[str], None],
+    ) -> None:
+        self._instance, self._levels, self._sizes = instance, levels, sizes
+        self._settings, self._attempt, self._report = settings, attempt, report
+        self.best: Solution | None = None
+        self.stages: list[Certificate] = []
+        self._limit: Limit | None = None  # what leaves the later levels as they are
+
+    def worth_more_time(self) -> int | None:
+        """Return the first level that is not proved, if time ended it and much of it is left."""
+        left = self._settings.seconds_left()
+        if self._limit is not None or left < _MUCH * self._settings.time_limit_s:
+            return None
+        settled = (_settle(self._instance, self.best, stage) for stage in self.stages)
+        n = next((n for n, stage in enumerate(settled) if stage.status != "optimal"), None)
+        return n if n is not None and self.stages[n].limit == "time" else None
+
+    def solve(self, first: int, warm_start: Solution | None) -> Result[Solution] | None:
+        """Solve the levels from one on; return a result where the first of all has no answer.
+
+        What was proved of a level in an earlier round holds: those before it only got better.
+        """
+        settings, before = self._settings, self.stages
+        self.stages = before[:first]
+        held = [self._held(n) for n in range(first)]
+        for n in range(first, len(self._levels)):
+            left, later = settings.seconds_left(), len(self._levels) - n - 1
+            share = left / (later + 1)
+            if before and n == first:
+                share = left / (1 + _LATER * later)
+            elapsed = settings.time_limit_s - left
+            given = replace(
+                settings,
+                time_limit_s=elapsed + share,
+                held=tuple(held),
+                later=tuple(map(parse_level, self._levels[n + 1 :])),
+            )
+            if not before:
+                stage = self._stage(n, given, warm_start)
+                if isinstance(stage, Result):
+                    return stage
+            elif n > first and _settle(self._instance, self.best, before[n]).status == "optimal":
+                stage = before[n]
+            else:
+                stage = _closer(self._stage(n, given, warm_start), before[n])
+            if stage.limit == "interrupt":
+                self._limit = "interrupt"
+            self.stages.append(stage)
+            self._last = stage
+            held.append(self._held(n))
+        return None
+
+    _last: Certificate
+    """The certificate that came last: one that is left as it is takes the rest from it."""
+
+    def _held(self, n: int) -> Held:
+        """Return what a level reached, to be kept."""
+        level = parse_level(self._levels[n])
+        assert self.best is not None
+        return Held(level, level.evaluate(self._instance, self.best), self._sizes[n])
+
+    def _stage(
+        self, n: int, given: Settings, warm_start: Solution | None
+    ) -> Certificate | Result[Solution]:
+        """Solve a level; return what is proved of it, or a result without an answer."""
+        instance, name = self._instance, self._levels[n]
+        level, title = parse_level(name), f"level {n + 1} of {len(self._levels)}: {name}"
+        if self.best is None:
+            self._report(title)
+            result = self._attempt(name, given, warm_start)
             if result.solution is None:
                 return result.replace(stages=(result.certificate,))
-            best, stage = result.solution, result.certificate
-        else:
-            # The level before may have left the start for an answer that is as good to it.
-            if _is_better(instance, warm_start, best, level, held):
-                best = warm_start
-            assert best is not None
-            if limit is None and settings.time_is_up():
-                limit = "time"
-            stage = _untouched(instance, best, stages[-1], level, limit or "interrupt")
-            try:
-                report(title if limit is None else f"{title} is left as it is, limit: {limit}")
-                if limit is None:
-                    result = attempt(name, given, best)
-                    if _is_better(instance, result.solution, best, level, held):
-                        best = result.solution
-                    stage = result.certificate
-            except KeyboardInterrupt:
-                limit = "interrupt"
-        assert best is not None
-        if stage.limit == "interrupt":
-            limit = "interrupt"
-        stages.append(stage)
-        held.append(Held(level, level.evaluate(instance, best), sizes[n]))
-    stages = [_settle(instance, best, stage) for stage in stages]
-    weakest = next((s for s in stages if s.status != "optimal"), stages[-1])
-    return Result(best, weakest, stages=tuple(stages))
+            self.best = result.solution
+            return result.certificate
+        # The level before may have left the start for an answer that is as good to it.
+        if _is_better(instance, warm_start, self.best, level, given.held):
+            self.best = warm_start
+        assert self.best is not None
+        if self._limit is None and self._settings.time_is_up():
+            self._limit = "time"
+        stage = _untouched(instance, self.best, self._last, level, self._limit or "interrupt")
+        try:
+            left = f"{title} is left as it is, limit: {self._limit}"
+            self._report(title if self._limit is None else left)
+            if self._limit is None:
+                result = self._attempt(name, given, self.best)
+                if _is_better(instance, result.solution, self.best, level, given.held):
+                    self.best = result.solution
+                stage = result.certificate
+        except KeyboardInterrupt:
+            self._limit = "interrupt"
+        return stage
+
+
+def _closer(stage: Certificate | Result[Solution], before: Certificate) -> Certificate:
+    """Return the certificate of a level that was solved again, with the better of its bounds."""
+    assert isinstance(stage, Certificate)
+    again = stage.replace(seconds=before.seconds + stage.seconds)
+    worse = before.bound < stage.bound if stage.sense == "max" else before.bound > stage.bound
+    if worse and math.isfinite(before.bound) and stage.status != "infeasible":
+        again = again.replace(bound=before.bound, bound_proof=before.bound_proof)
+    return again
 
 
 def _is_better(

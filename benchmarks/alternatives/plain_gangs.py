@@ -7,6 +7,10 @@ are tied to those of its ways, each way with a start of its own, as CP-SAT's cum
 from __future__ import annotations
 
 import math
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from ortools.sat.python import cp_model
@@ -14,6 +18,9 @@ from ortools.sat.python import cp_model
 from alloc.problems.allocation.instance import Instance
 from alloc.units import MILLI
 from alloc.workload import Configuration, Job
+
+_LOOK_S = 0.1
+"""Seconds between two looks at the CPU time: short beside any limit."""
 
 
 @dataclass(frozen=True)
@@ -32,11 +39,17 @@ class PlainAnswer:
     @property
     def gap(self) -> float:
         """Gap relative to the objective."""
-        return (self.objective - self.bound) / self.objective
+        return (self.objective - self.bound) / self.objective if self.objective else 0.0
 
 
 def solve_plainly(
-    instance: Instance, objective: str, seconds: float, workers: int, seed: int = 0
+    instance: Instance,
+    objective: str,
+    seconds: float,
+    workers: int,
+    seed: int = 0,
+    *,
+    cpu_time: bool = False,
 ) -> PlainAnswer:
     """Solve gangs on one host each, times in whole seconds.
 
@@ -45,9 +58,11 @@ def solve_plainly(
     instance
         Gangs that run once, each within a host.
     objective
-        ``makespan`` or ``weighted_jct``.
+        ``makespan``, ``weighted_jct`` or ``tardiness``.
     seconds, workers, seed
         Of CP-SAT.
+    cpu_time
+        Whether the seconds are CPU time of this process, from now on.
     """
     model, topology = cp_model.CpModel(), instance.topology
     last = int(sum(max(_run_s(job, c) for c in job.configurations) for job in instance.jobs))
@@ -78,6 +93,13 @@ def solve_plainly(
         over = model.new_int_var(0, last, "")
         model.add_max_equality(over, ends)
         model.minimize(over)
+    elif objective == "tardiness":
+        late = []
+        for job, end in zip(instance.jobs, ends, strict=True):
+            if job.due_date_s is not None:
+                late.append((int(job.weight), model.new_int_var(0, last, "")))
+                model.add(late[-1][1] >= end - int(job.due_date_s))
+        model.minimize(sum(weight * over for weight, over in late))
     else:
         model.minimize(
             sum(
@@ -86,14 +108,35 @@ def solve_plainly(
             )
         )
     solver = cp_model.CpSolver()
-    solver.parameters.max_time_in_seconds = seconds
+    if not cpu_time:
+        solver.parameters.max_time_in_seconds = seconds
     solver.parameters.num_workers = workers
     solver.parameters.random_seed = seed
     solver.parameters.use_disjunctive_constraint_in_cumulative = False
-    status = solver.solve(model)
+    with _stopped(solver, time.process_time() + seconds if cpu_time else math.inf):
+        status = solver.solve(model)
     if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
         return PlainAnswer(math.inf, -math.inf)
     return PlainAnswer(solver.objective_value, solver.best_objective_bound)
+
+
+@contextmanager
+def _stopped(solver: cp_model.CpSolver, at_cpu_s: float) -> Iterator[None]:
+    """Stop a solver when this process has used so much CPU time."""
+    ended = threading.Event()
+
+    def watch() -> None:
+        while not ended.wait(_LOOK_S):
+            if time.process_time() >= at_cpu_s:
+                solver.stop_search()  # again and again: it may not have begun
+
+    thread = threading.Thread(target=watch, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
 
 
 def _run_s(job: Job, configuration: Configuration) -> int:

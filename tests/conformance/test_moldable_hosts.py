@@ -19,12 +19,12 @@ from alloc.models.moldable.serial import Plan, by_ways
 from alloc.solving.moldable.covers import Covers
 from alloc.solving.moldable.exact import Exact
 from alloc.solving.moldable.exchanges import Exchanges
-from alloc.solving.moldable.host_sets import HostSets
+from alloc.solving.moldable.host_sets import HostSets, Wanted
 from alloc.solving.moldable.lists import value_of
 from alloc.solving.moldable.packing import Packing
 from alloc.solving.moldable.sequence_master import SequenceMaster
 from alloc.solving.outcome import Settings
-from alloc.topology import flat_cluster
+from alloc.topology import Host, flat_cluster
 from benchmarks.tiny.moldable import MOLDABLE, _value, best_ends
 
 OBJECTIVES = ("makespan", "max_slowdown", "weighted_jct", "tardiness")
@@ -117,6 +117,49 @@ def test_what_is_listed_agrees_with_enumeration(seed: int) -> None:
         reached = value if found is None else min(value, value_of(data, found))
         assert reached == pytest.approx(best, rel=1e-6)
         assert best * (1 - 1e-6) <= bound <= best * (1 + 1e-9)
+
+
+def two_hosts(rng: np.random.Generator, gpus: tuple[int, int]) -> Instance:
+    """Return four gangs, some of which arrive later, for two hosts."""
+    kinds = tuple(HostType(f"box-{n}", n, "gpu") for n in sorted(set(gpus)))
+    hosts = tuple(Host(f"host-{h}", f"box-{n}") for h, n in enumerate(gpus))
+    jobs = []
+    for j in range(4):
+        ways = (speed(1, 1.0), speed(2, float(rng.uniform(1.2, 1.9))))
+        job = Job(f"j{j}", 0.0, float(rng.integers(20, 99)), ways, elasticity="moldable")
+        jobs.append(job.replace(preemptible=False, arrival_s=float(rng.choice([0, 0, 15]))))
+    return Instance("two", alloc.Topology("two", kinds, hosts), tuple(jobs))
+
+
+@pytest.mark.parametrize("gpus", [(2, 2), (2, 3)])
+@pytest.mark.parametrize("seed", range(8))
+def test_what_two_hosts_run_agrees_with_enumeration(seed: int, gpus: tuple[int, int]) -> None:
+    """Sets within half of the excess, and what they leave to the other host, are all there is."""
+    rng = np.random.default_rng(seed)
+    instance = two_hosts(rng, gpus)
+    every = best_ends(instance)
+    for objective in ("makespan", "max_slowdown"):
+        data = moldable_data(instance, objective)
+        classes, plan = host_classes(data), some_list(data, rng)
+        assert classes is not None
+        assert plan is not None
+        assert sum(len(own.hosts) for own in classes) == 2
+        best = min(_value(instance, objective, ends) for ends in every)
+        peak, value = data.target.level.peaks[0], value_of(data, plan)
+        low = float(peak.at(data.earliest_end).max())
+        exact = Exact(data, classes, Settings(60.0), lambda line: None)
+        bound, found = exact.of_peak(peak, value, low)
+        reached = value if found is None else value_of(data, found)
+        assert min(reached, value) == pytest.approx(best, rel=1e-6)
+        assert best * (1 - 1e-6) <= bound <= best * (1 + 1e-9)
+        if found is not None:
+            assert alloc.verify(instance, found.schedule(data)) == []
+
+
+def test_a_part_of_a_set_that_is_asked_for_has_its_room() -> None:
+    wanted = Wanted(np.array([0b011, 0b110]), np.array([1.0, 2.0]))
+    room = wanted.room(np.array([0b001, 0b010, 0b100, 0b101, 0b111, 0]))
+    assert room.tolist() == [1.0, 2.0, 2.0, -math.inf, -math.inf, 2.0]
 
 
 def test_jobs_that_take_no_whole_cell_of_time_prove_nothing_false() -> None:

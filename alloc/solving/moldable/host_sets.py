@@ -62,6 +62,27 @@ class HostSets:
     is_whole: bool = True
 
 
+@dataclass(frozen=True)
+class Wanted:
+    """Sets of jobs that are asked for: only states on the way to one of them matter.
+
+    Parameters
+    ----------
+    jobs
+        The sets, bit j for job j, shape (K,).
+    limit
+        Largest excess of each, shape (K,).
+    """
+
+    jobs: Index
+    limit: Array
+
+    def room(self, jobs: Index) -> Array:
+        """Return the largest excess that sets, shape (N,), may have as parts of one asked for."""
+        apart = (jobs[:, None] & ~self.jobs) != 0
+        return np.asarray(np.where(apart, -np.inf, self.limit).max(axis=1))
+
+
 @dataclass
 class _States:
     """States after so many starts.
@@ -133,6 +154,8 @@ class HostProgram:
         Latest completion of each job, seconds, shape (J,).
     peak
         The peak whose schedules are sought, or None for the costs of single jobs.
+    wanted
+        The sets that are asked for, or None for all.
     """
 
     def __init__(
@@ -143,15 +166,20 @@ class HostProgram:
         prices: TimePrices,
         deadline: Array,
         peak: Peak | None,
+        wanted: Wanted | None = None,
     ) -> None:
         self._data, self._own, self._prices, self._peak = data, own, prices, peak
+        self._wanted = wanted
         self._paid, self._end = prices.paid[row], prices.end[row]
         self._deadline = deadline * (1 + _ROUNDING)
         ways = [(j, way) for j, every in enumerate(data.ways) for way in every]
+        some = (1 << data.num_jobs) - 1
+        if wanted is not None:
+            some = int(np.bitwise_or.reduce(wanted.jobs, initial=0))
         self._ways = [
             (n, j, int(own.amount[n]), way.run_s, way.hold_s)
             for n, (j, way) in enumerate(ways)
-            if own.amount[n] and data.release[j] + way.run_s <= self._deadline[j]
+            if own.amount[n] and data.release[j] + way.run_s <= self._deadline[j] and some >> j & 1
         ]
 
     def sets(
@@ -232,6 +260,9 @@ class HostProgram:
         else:
             cost = np.maximum(states.cost[at], self._peak.slope[j] * (end - self._peak.origin[j]))
         keep = np.flatnonzero(excess <= limit)
+        if self._wanted is not None and len(keep):
+            jobs = states.jobs[at[keep]] | (1 << j)
+            keep = keep[excess[keep] <= self._wanted.room(jobs)]
         if not len(keep):
             return None
         return _States(

@@ -67,6 +67,8 @@ _FAILURES_OF_FEW = 3
 rest."""
 _PATIENCE, _PATIENCE_SQUARE = 2000, 20
 """Moves in a list without a gain, a second for dozens of jobs, and for each pair of few jobs."""
+_PATIENCE_BEFORE_LISTING = 200
+"""The same where hosts are packed and listed next: these are better, and need no good start."""
 _MAX_PLACEMENTS, _MAX_OF_SUMS = 1000, 200
 """Placements of all jobs up to which CP-SAT gets the whole model: of sums of completions, of which
 its relaxation says little, far fewer."""
@@ -173,9 +175,14 @@ class _Search:
         return bool(costs.rate.any() or costs.late.any())
 
     @property
+    def _is_listed(self) -> bool:
+        """Whether hosts are units of one resource each, and no earlier level is kept."""
+        return self.classes is not None and not self.data.target.held
+
+    @property
     def _is_for_cpsat(self) -> bool:
         """Whether CP-SAT gets all jobs at once: not where listing says more, or they are many."""
-        listed = self.plan is not None and self.classes is not None and not self.data.target.held
+        listed = self.plan is not None and self._is_listed
         many = self.data.num_jobs > _FEW_JOBS
         if listed and (many or self._time_prices is not None):
             return False
@@ -240,7 +247,9 @@ class _Search:
             rng = np.random.default_rng(self.settings.seed)
             many = self._is_sum and self.classes is None
             brief = self._by(_MOVES if many else _FEW_MOVES)
-            patience = min(_PATIENCE, _PATIENCE_SQUARE * self.data.num_jobs**2)
+            few = self.data.num_jobs <= _FEW_JOBS and self._is_listed
+            least = _PATIENCE_BEFORE_LISTING if few else _PATIENCE
+            patience = min(least, _PATIENCE_SQUARE * self.data.num_jobs**2)
             found = improved_list(self.data, best, rng, brief.time_is_up, patience)
             self._take(found[0])
             self.report(f"moves in the best list: {self.value:g}")
@@ -316,13 +325,14 @@ class _Search:
         few = self.data.num_jobs <= _FEW_JOBS
         if level.is_peak:
             self._pack(classes, _FAILURES_OF_FEW if few else _FAILURES)
-        before = math.inf
-        if few and not self.is_closed:
+        before, number = math.inf, sum(len(own.hosts) for own in classes)
+        # The peak of two hosts is exchanged in tenths of a second, and listed the sooner for it.
+        if few and not self.is_closed and not (level.is_peak and number == 2):
             self._list(classes)
             before = self.value
         if self.is_closed:
             return
-        if sum(len(own.hosts) for own in classes) > 1:
+        if number > 1:
             self._exchange(classes)
         if not self.is_closed and self.data.num_jobs <= MAX_JOBS and self.value < before:
             self._list(classes)

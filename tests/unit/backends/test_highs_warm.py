@@ -7,6 +7,8 @@ from scipy import sparse
 
 from alloc.backends import SolverOptions, highs
 from alloc.backends.highs import highs_model, quiet_solver, run_warm
+from alloc.backends.linear_program import LinearProgram
+from alloc.errors import OutOfTime
 from alloc.formulation import ArrayModel
 
 
@@ -72,3 +74,14 @@ def test_what_is_infeasible_is_not_tried_again(solver: highspy.Highs) -> None:
     run_warm(solver)
     assert solver.getModelStatus() == highspy.HighsModelStatus.kInfeasible
     assert solver.getOptionValue("solver")[1] == "simplex"
+
+
+def test_a_run_out_of_time_says_so_whatever_clock_is_behind(
+    solver: highspy.Highs, covering: ArrayModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its status was cleared after the last try, and what was found so far was lost to an error."""
+    monkeypatch.setattr("time.perf_counter", lambda: 0.0)
+    run_warm(solver, 1e-9)
+    assert solver.getModelStatus() == highspy.HighsModelStatus.kTimeLimit
+    with pytest.raises(OutOfTime):
+        LinearProgram(covering).optimum("a program", 1e-9)

@@ -312,3 +312,41 @@ def test_without_time_a_later_level_is_left_as_it_is() -> None:
     assert [stage.bound_proof for stage in result.stages[1:]] == ["none", "none"]
     assert result.certificate.limit == "time"
     assert check_claims(INSTANCE, result) == []
+
+
+def test_time_that_later_levels_leave_goes_to_the_first_that_is_not_proved() -> None:
+    """The answer of its second try is better, so the level after it is solved again as well."""
+    asked: list[tuple[str, float]] = []
+
+    def attempt(name: str, settings: Settings, start: Solution | None) -> Result:
+        asked.append((name, settings.seconds_left()))
+        solution = WIDE if len(asked) == 1 else TIGHT
+        if name == LEVELS[1] and len(asked) > 2:
+            return certified(name, solution, 2.0, "optimal")
+        result = certified(name, solution, 0.0 if name == LEVELS[1] else 4.0)
+        return result.replace(certificate=result.certificate.replace(limit="time"))
+
+    result = solve_levels(
+        INSTANCE, list(LEVELS[:2]), Settings(60.0), None, attempt, lambda line: None
+    )
+    assert [name for name, _ in asked] == [LEVELS[0], LEVELS[1], LEVELS[1]]
+    assert [round(seconds) for _, seconds in asked] == [30, 60, 60]
+    assert [stage.status for stage in result.stages] == ["optimal", "optimal"]
+    assert [stage.objective for stage in result.stages] == [4.0, 2.0]
+
+
+@pytest.mark.parametrize("again", [1.0, 3.0])
+def test_a_level_that_is_solved_again_keeps_the_better_bound(again: float) -> None:
+    """Of hosts in use, 2 are proved at first; what is proved with more time may say less."""
+    bounds = [2.0, again, again]
+
+    def attempt(name: str, settings: Settings, start: Solution | None) -> Result:
+        if name == "gpus_placed":
+            return certified(name, WIDE, 4.0, "optimal")
+        result = certified(name, WIDE, bounds.pop(0))
+        return result.replace(certificate=result.certificate.replace(limit="time"))
+
+    names = ["hosts_used", "gpus_placed"]
+    result = solve_levels(INSTANCE, names, Settings(60.0), None, attempt, lambda line: None)
+    assert bounds == []
+    assert result.stages[0].bound == max(again, 2.0)
