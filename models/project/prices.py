@@ -60,6 +60,29 @@ class _Priced:
     first: Index
 
 
+@dataclass(frozen=True)
+class PriceTables:
+    """What the rest of a schedule costs at prices, from each of some moments on.
+
+    Parameters
+    ----------
+    least
+        Least cost of each stage and of those that follow it in the forest, from a start at a moment
+        or later, shape (moments,) each.
+    paid
+        Price of a unit of each resource up to a moment, shape (R, moments).
+    multipliers
+        What a second of the end of each stage costs, its tail included, shape (A,).
+    jobs
+        Least of the cost of each job less multipliers times its completion, shape (jobs,).
+    """
+
+    least: tuple[Array, ...]
+    paid: Array
+    multipliers: Array
+    jobs: Array
+
+
 class PricesOfGraph:
     """The Lagrangian bound, with everything worked out that prices do not change.
 
@@ -276,6 +299,37 @@ class PricesOfGraph:
         """
         prices = np.maximum(prices, 0.0)
         return self.relaxed(prices)[0] - math.fsum(prices)
+
+    def tables(self, prices: Array, moments: Array) -> PriceTables:
+        """Return what the rest of a schedule costs from each of some moments on.
+
+        The bound of a schedule that is begun: the cost of its jobs that are through, for the others
+        ``jobs`` and ``multipliers`` times ends and tails, ``least`` of the stages that nothing in
+        the forest holds back any more, less the price of the units that are still free.
+
+        Parameters
+        ----------
+        prices
+            As in `relaxed`; those below 0 count as 0.
+        moments
+            The moments, from 0 up, seconds, shape (moments,).
+        """
+        prices = np.maximum(prices, 0.0)
+        stages, each, multipliers = self._all(prices)
+        # At the edge of a bucket rounding may take the one before: its costs are no higher.
+        bucket = np.floor(moments / self.step * (1 - 1e-12)).astype(np.int64)
+        bucket = np.minimum(bucket, len(self.times) - 1)
+        jobs = [
+            self._completion(j, float(multipliers[own].sum()))[0] if len(own) else 0.0
+            for j, own in enumerate(self.stages)
+        ]
+        paid = [np.interp(moments, self.times, row) for row in self._integral(each)]
+        return PriceTables(
+            tuple(stage.least[bucket] / self.factor for stage in stages),
+            np.array(paid).reshape(self.num_rows, len(moments)) / self.factor,
+            multipliers / self.factor,
+            np.array(jobs) / self.factor,
+        )
 
     def windows(self, prices: Array, worth: float) -> list[list[tuple[float, float]]]:
         """Return between which starts each mode can be in a schedule of at most a cost.

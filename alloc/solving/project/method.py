@@ -17,8 +17,12 @@ from alloc.formulation import Array
 from alloc.models.project.cpsat_model import Windows, build_cpsat
 from alloc.models.project.data import ProjectData
 from alloc.models.project.prices import PricesOfGraph
+from alloc.models.project.whole_times import WholeTimes
 from alloc.problems.project import ProjectPlan, ProjectProblem
 from alloc.solving.outcome import Outcome, Settings
+from alloc.solving.project.layers import Layers
+from alloc.solving.project.partial_plans import Steps
+from alloc.solving.project.rest_bounds import PricedRest
 from alloc.solving.project.rules import RULES, plans_by_rule, quick_modes
 
 _INTERVALS, _BUCKETS = 100, 10
@@ -31,6 +35,9 @@ _EVERY = 5
 """Rounds of the ascent from one relaxed solution that is mended to the next: prices move slowly."""
 _ASCENT, _SLICE = 0.3, 0.5
 """Of the time left: for prices, and for CP-SAT before a better schedule leaves it fewer starts."""
+_LAYERS, _AGAIN = 0.5, 3.0
+"""Of the time left, for layers of partial plans; no pass begins that may take so many times as long
+as the one before and has less time than that: half a pass finds nothing."""
 _BY_BOUND = 0.75
 """Of the time of a makespan, what is left for raising the bound: CP-SAT's usual search closes most
 in the first seconds, and then moves a bound that is far off no further."""
@@ -150,6 +157,7 @@ class _Search:
                 return limit
             return self._ask_cpsat(None, self.settings.seconds_left(), by_bound=True)
         graph, prices = self._prices()
+        self._sweep(graph, prices)
         while not self.is_closed and not self.settings.time_is_up():
             windows, left = graph.windows(prices, self.value), self.settings.seconds_left()
             limit = self._ask_cpsat(windows, left if left < _LAST_S else _SLICE * left)
@@ -188,6 +196,34 @@ class _Search:
         self._raise(min(graph.bound(found.prices) / graph.factor, self.value), "recomputed")
         self.report(f"prices of time: {self.bound:g} after {found.rounds} rounds")
         return graph, found.prices
+
+    def _sweep(self, graph: PricesOfGraph, prices: Array) -> None:
+        """Look for better plans layer by layer, and raise the bound."""
+        steps = Steps(self.data, self.objective, WholeTimes(self.data))
+        if self.is_closed or not steps.fit:
+            return
+        assert self.plan is not None
+        # Put in again it starts at ends and releases only, as all plans of layers do.
+        modes = [
+            row.index(run.mode) for row, run in zip(self.data.modes, self.plan.runs, strict=True)
+        ]
+        starts = [run.start_s for run in self.plan.runs]
+        self.take(self.data.plan(modes, self.data.schedule(modes, self.data.order_of(starts))))
+        rest = PricedRest(steps, graph, prices)
+        layers = Layers(steps, rest, self.settings.gap)
+        brief = self.settings.within(_LAYERS * self.settings.seconds_left())
+        for width in layers.widths():
+            left = brief.seconds_left()
+            try:
+                with time_limit(left):
+                    swept = layers.sweep(width, self.value)
+            except OutOfTime:
+                return
+            self.take(swept.plan)
+            self._raise(min(swept.bound, self.value), "recomputed")
+            self.report(f"layers, {width} wide: {self.value:g}, bound {self.bound:g}")
+            if self.is_closed or brief.seconds_left() < _AGAIN * (left - brief.seconds_left()):
+                return
 
     def _mend(self, graph: PricesOfGraph) -> None:
         """Put the activities in by their starts at prices, in the modes that they have there."""
