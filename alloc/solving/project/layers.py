@@ -88,10 +88,13 @@ class Layers:
         value
             Cost of the best plan known, seconds.
         """
-        clear = _CLEAR * abs(value)
-        # Costs are whole in the grain: what is more than the last one below the value is not below.
-        short = max(self.gap * abs(value) / 2, self.grain - clear if self.grain > 2 * clear else 0)
-        ceiling, cut = value - max(short, clear), math.inf
+        clear, short = _CLEAR * abs(value), self.gap * abs(value) / 2
+        if self.grain > max(short, 2 * clear):
+            # Costs are whole in the grain: none lies between the value and the one before.
+            ceiling, proved = value - self.grain + clear, value
+        else:
+            ceiling = proved = value - max(short, clear)
+        cut = math.inf
         layer = self.steps.begin()
         for _ in range(self.steps.size):
             found: list[PartialPlans] = []
@@ -105,17 +108,12 @@ class Layers:
                     together, cut = _best(PartialPlans.together(found), width * _CROWD // 2, cut)
                     found = [together]
             if not sum(map(len, found)):
-                return Swept(None, self._proved(cut, value, ceiling))
+                return Swept(None, min(cut, proved))
             layer = self.steps.not_beaten(PartialPlans.together(found))
             layer, cut = _best(layer, width, cut)
         best = int(np.argmin(layer.cost))
-        bound = self._proved(cut, value, ceiling)
-        return Swept(self._plan(layer, best), min(bound, float(layer.cost[best])))
-
-    def _proved(self, cut: float, value: float, ceiling: float) -> float:
-        """Return what follows from what was left out: the value if it has no other below it."""
-        exact = self.grain > value - ceiling
-        return min(cut, value if exact else ceiling)
+        bound = min(cut, proved, float(layer.cost[best]))
+        return Swept(self._plan(layer, best), bound)
 
     def _plan(self, plans: PartialPlans, row: int) -> ProjectPlan:
         data, steps = self.steps.data, self.steps

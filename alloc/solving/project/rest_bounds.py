@@ -58,7 +58,8 @@ class PricedRest:
         self.cell = max(1, int(last / unit) // _MOMENTS)
         """Units of time from one moment to the next; a time counts as the moment before."""
         self.last = int(last / unit) // self.cell + 1
-        self.tables = graph.tables(prices, np.arange(self.last + 1) * (self.cell * unit))
+        moments: Array = np.arange(self.last + 1, dtype=np.float64) * (self.cell * unit)
+        self.tables = graph.tables(prices, moments)
         self.left = self.tables.paid[:, -1:] - self.tables.paid
         self.tails = steps.data.tails
 
@@ -82,7 +83,7 @@ class PricedRest:
             if len(rows):
                 at = self._cells(soonest_of(steps, plans, k))[rows]
                 found[rows] += tables.least[k][at]
-        return found
+        return np.maximum(found, plans.cost)
 
     def _cells(self, times: Ints) -> Ints:
         return np.minimum(times // self.cell, self.last)
@@ -141,4 +142,4 @@ class PathsAndWork:
             # Rounded up: whole times end at whole times.
             needs = -(-(held[r] + left) // capacity) + tail
             np.maximum(most, np.where(left > 0, needs, 0), out=most)
-        return np.maximum(most * steps.times.unit, plans.cost)
+        return np.asarray(np.maximum(most * steps.times.unit, plans.cost))
