@@ -38,6 +38,21 @@ from alloc.problems.project import job_cost
 Index = npt.NDArray[np.int64]
 
 
+def forest(data: ProjectData) -> list[int | None]:
+    """Return for each stage the predecessor whose earliest end is the latest, or None.
+
+    Parameters
+    ----------
+    data
+        The project.
+    """
+    ends = data.heads + data.shortest
+    return [
+        max(before, key=lambda p: float(ends[p]), default=None)
+        for before in data.problem.predecessors
+    ]
+
+
 @dataclass(frozen=True)
 class _Priced:
     """A stage at prices.
@@ -127,7 +142,7 @@ class PricesOfGraph:
         self.rest: list[Array] = [
             row - n * self.step for row, n in zip(self.lengths, self.whole, strict=True)
         ]
-        self.parent = [self._parent(k) for k in range(data.num_activities)]
+        self.parent = forest(data)
         self.children: list[list[int]] = [[] for _ in self.parent]
         for k, p in enumerate(self.parent):
             if p is not None:
@@ -139,10 +154,6 @@ class PricesOfGraph:
         self.latest = np.array([self._latest(j) for j in range(len(self.stages))])
         # In rows ``use <= 1`` a completion counts in the time that a job may take.
         self.span = np.maximum(self.latest - self.soonest, self.step)
-
-    def _parent(self, k: int) -> int | None:
-        ends = self.data.heads + self.data.shortest
-        return max(self.data.problem.predecessors[k], key=lambda p: float(ends[p]), default=None)
 
     def _latest(self, j: int) -> float:
         """Return by when a job completes in a schedule that is worth it, seconds."""

@@ -29,7 +29,7 @@ WIDE = 10**6
 def rests(steps: Steps, seed: int, worth: float) -> list[RestBound]:
     """Return bounds: of paths and work, or of good, bad and no prices of time."""
     if steps.objective == "makespan":
-        return [PathsAndWork(steps)]
+        return [PathsAndWork(steps, worth)]
     rng, data = np.random.default_rng(seed), steps.data
     edges = np.linspace(0.0, data.horizon_s * rng.uniform(0.3, 1.0), 6)
     graph = PricesOfGraph(data, steps.objective, edges, 3, 2.0, worth)
@@ -116,7 +116,7 @@ def test_layers_and_cpsat_agree_on_jobs_of_stages(objective, seed):
     start = next(plans_by_rule(data, "release", quick_modes(data))).value(problem, objective)
     expected = alloc.solve(problem, backend="cpsat", objective=objective)
     assert expected.status == "optimal"
-    for bound in rests(steps, seed, start)[-1:]:
+    for bound in rests(steps, seed, start * 1.01 + 1.0)[-1:]:
         swept = Layers(steps, bound, 1e-6).sweep(WIDE, start * 1.01 + 1.0)
         assert swept.plan is not None
         assert swept.plan.value(problem, objective) == pytest.approx(expected.objective, rel=1e-6)
@@ -192,7 +192,7 @@ def test_a_pass_holds_no_more_plans_than_its_memory(monkeypatch):
     data = ProjectData(generate_dags(seed=1))
     steps = Steps(data, "makespan", WholeTimes(data))
     monkeypatch.setattr(layers_module, "_BYTES", 2**20)
-    layers = Layers(steps, PathsAndWork(steps), 1e-6)
+    layers = Layers(steps, PathsAndWork(steps, data.horizon_s), 1e-6)
     widest, held = layers.widths()[-1], []
     together = PartialPlans.together
 

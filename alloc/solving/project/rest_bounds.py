@@ -6,7 +6,8 @@ from typing import Protocol
 
 import numpy as np
 
-from alloc.models.project.prices import PricesOfGraph
+from alloc.clock import check_time
+from alloc.models.project.prices import PricesOfGraph, forest
 from alloc.solving.project.partial_plans import Array, Ints, PartialPlans, Steps
 
 _MOMENTS = 100_000
@@ -53,7 +54,7 @@ class PricedRest:
     """
 
     def __init__(self, steps: Steps, graph: PricesOfGraph, prices: Array) -> None:
-        self.steps, self.parent = steps, graph.parent
+        self.steps, self.parent = steps, forest(steps.data)
         unit, last = steps.times.unit, float(graph.times[-1])
         self.cell = max(1, int(last / unit) // _MOMENTS)
         """Units of time from one moment to the next; a time counts as the moment before."""
@@ -92,13 +93,19 @@ class PricedRest:
 class PathsAndWork:
     """The makespan of the longest path, and of the work on each resource with what follows it.
 
+    The later an activity starts, the shorter, and so the dearer, are the modes in which it and
+    those after it still end in time: the least work is known for every start.
+
     Parameters
     ----------
     steps
         How the plans go on.
+    value
+        Makespan of a plan, seconds: what is said of longer ones may be too much, though it is never
+        below this.
     """
 
-    def __init__(self, steps: Steps) -> None:
+    def __init__(self, steps: Steps, value: float) -> None:
         self.steps, data = steps, steps.data
         self.shortest = np.array([min(row) for row in steps.lengths])
         self.tails = np.zeros(steps.size, np.int64)
@@ -119,6 +126,35 @@ class PathsAndWork:
             ):
                 self.works.append((r, int(tail), work * (self.tails >= tail), resource.capacity))
 
+        self.parent = forest(data)
+        self.target = steps.times.down(value) + 1
+        self.cell = max(1, self.target // _MOMENTS)
+        """Units of time from one moment to the next; a start counts as the moment before."""
+        self.least_work = [self._least_work(r) for r in range(len(data.renewable))]
+
+    def _least_work(self, r: int) -> list[Array]:
+        """Return the least work of each activity and those after it in the forest, by its start.
+
+        Parameters
+        ----------
+        r
+            The resource that they work on.
+        """
+        steps, tables = self.steps, dict[int, Array]()
+        starts = np.arange(self.target // self.cell + 1) * self.cell
+        for k in reversed(steps.data.problem.order):
+            check_time()
+            best = np.full(len(starts), np.inf)
+            after = [tables[c] for c, p in enumerate(self.parent) if p == k]
+            for length, use in zip(steps.lengths[k], steps.rates[k], strict=True):
+                ends = starts + length
+                at = np.minimum(ends // self.cell, len(starts) - 1)
+                work = length * float(use[r]) + sum((table[at] for table in after), np.zeros(1))
+                late = ends + self.tails[k] > self.target
+                np.minimum(best, np.where(late, np.inf, work), out=best)
+            tables[k] = best
+        return [tables[k] for k in range(steps.size)]
+
     def __call__(self, plans: PartialPlans) -> Array:
         """Return it for each plan, seconds, shape (plans,)."""
         steps, count = self.steps, len(plans)
@@ -127,8 +163,11 @@ class PathsAndWork:
         for k in steps.data.problem.order:
             start = soonest_of(steps, plans, k)
             for p in steps.befores[k]:
-                np.maximum(start, starts[:, p] + self.shortest[p], out=start)
-            starts[:, k] = np.where(plans.started[:, k], -self.shortest[k], start)
+                # Of those that have started the end is in the start already.
+                np.maximum(
+                    start, starts[:, p] + self.shortest[p], out=start, where=~plans.started[:, p]
+                )
+            starts[:, k] = np.where(plans.started[:, k], 0, start)
             ends = start + (self.shortest[k] + self.tails[k])
             np.maximum(most, np.where(plans.started[:, k], 0, ends), out=most)
         free = np.maximum(plans.free, plans.now[:, None])
@@ -142,4 +181,14 @@ class PathsAndWork:
             # Rounded up: whole times end at whole times.
             needs = -(-(held[r] + left) // capacity) + tail
             np.maximum(most, np.where(left > 0, needs, 0), out=most)
+        for r, tables in enumerate(self.least_work):
+            total = held[r].astype(np.float64)
+            for k, p in enumerate(self.parent):
+                awaited = waiting[:, k] if p is None else waiting[:, k] & plans.started[:, p]
+                at = np.minimum(starts[:, k] // self.cell, len(tables[k]) - 1)
+                total += np.where(awaited, tables[k][at], 0.0)
+            ends = np.ceil(total / steps.data.renewable[r].capacity)
+            # What does not end in time ends after it.
+            ends = np.minimum(ends, self.target + 1)
+            np.maximum(most, np.where(waiting.any(axis=1), ends, 0).astype(np.int64), out=most)
         return np.asarray(np.maximum(most * steps.times.unit, plans.cost))
