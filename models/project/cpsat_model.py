@@ -1,13 +1,12 @@
 """F9 in CP-SAT: an interval for each mode, a cumulative for each renewable resource.
 
 Times become whole numbers by rounding down, which keeps every schedule (see
-`alloc.models.moldable.cpsat_model`): so the model is a relaxation, its bound holds as it stands,
+`alloc.models.project.whole_times`): so the model is a relaxation, its bound holds as it stands,
 and the schedule is built again in seconds, in the order of the starts.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from itertools import combinations
 
@@ -18,46 +17,14 @@ from alloc.clock import check_time
 from alloc.formulation import Array, BuiltModel, CpSatModel
 from alloc.models.malleable.cpsat_model import whole_multiples
 from alloc.models.project.data import ProjectData
+from alloc.models.project.whole_times import WholeTimes
 from alloc.problems.project import ProjectPlan, ProjectProblem
 
-_MAX_TIME = 2**32
-"""Units of time at most: what rounding takes off a chain of a hundred activities is below 1e-7. Of
-2**34 the presolve of OR-Tools 9.15 calls one tiny project in thirty infeasible, or proves a bound
-above its optimum."""
-_MAX_DECIMAL = 1e8
-"""Units of time at most where they are decimals: the fewer, the shorter the search."""
 _MAX_ORDERED = 60
 """Activities of which every two that clash get literals for who goes first: their number grows by
 the square."""
 _MAX_SUM = 2**59
 """Of the objective: CP-SAT counts in 64 bits."""
-_ROUNDING = 1e-12
-"""Relative distance from a whole number that is none: times are float products and quotients."""
-
-
-def _unit(times: Sequence[float], longest: float) -> float:
-    """Return a time of which all others are whole multiples, or one that is far shorter than all.
-
-    The largest such one that is whole in a power of ten, since people write times in decimals; else
-    the largest power of two.
-    """
-    values = np.array([t for t in times if t > 0])
-    for exponent in range(math.floor(math.log10(longest)), -400, -1):
-        unit = 10.0**exponent
-        if not unit or longest / unit > _MAX_DECIMAL:
-            break
-        parts = values / unit
-        if (np.abs(parts - np.rint(parts)) <= _ROUNDING * parts).all():
-            # Of whole minutes every schedule ends at one, and bounds are rounded up to it.
-            return unit * math.gcd(*np.rint(parts).astype(np.int64).tolist())
-    exponent = top = math.frexp(longest)[1]
-    while exponent > top - int(math.log2(_MAX_TIME)):
-        parts = np.ldexp(values, -exponent)
-        if (np.abs(parts - np.rint(parts)) <= _ROUNDING * parts).all():
-            break
-        exponent -= 1
-    return math.ldexp(1.0, exponent)
-
 
 Windows = Sequence[Sequence[tuple[float, float]]]
 """First and last start of each activity in each mode, seconds."""
@@ -70,22 +37,13 @@ class _Builder:
         self.data, self.objective = ProjectData(problem), objective
         self.windows, self.least = windows, least
         data = self.data
-        due = [job.due_date_s for job in problem.jobs if job.due_date_s is not None]
-        times = [t for row in data.durations for t in row]
-        longest = data.horizon_s
-        self.unit = _unit([*times, *data.release, *due], longest)
-        self.last = self.down(longest) + 1
+        self.times = WholeTimes(data)
+        self.unit, self.last = self.times.unit, self.times.last
         self.model = cp_model.CpModel()
         self.starts: list[cp_model.IntVar] = []
         self.ends: list[cp_model.LinearExprT] = []
         self.taken: list[list[cp_model.IntVar]] = []
         self.intervals: list[list[cp_model.IntervalVar]] = []
-
-    def down(self, moment_s: float) -> int:
-        """Return a time in whole units, rounded down."""
-        parts = moment_s / self.unit
-        near = round(parts)
-        return near if abs(parts - near) <= _ROUNDING * abs(parts) else math.floor(parts)
 
     def build(self) -> BuiltModel:
         data, model = self.data, self.model
@@ -127,7 +85,7 @@ class _Builder:
     def _activity(self, k: int) -> None:
         """Add an activity: its modes have starts of their own, as versions of CP-SAT need it."""
         data, model = self.data, self.model
-        lengths = [self.down(t) for t in data.durations[k]]
+        lengths = [self.times.down(t) for t in data.durations[k]]
         spans = [self._span(k, m) for m in range(len(lengths))]
         possible = [(low, high) for low, high in spans if low <= high]
         if not possible:
@@ -160,14 +118,14 @@ class _Builder:
 
     def _span(self, k: int, m: int) -> tuple[int, int]:
         """Return the first and last start of an activity in a mode, the last first if in none."""
-        head = self.down(float(self.data.heads[k]))
+        head = self.times.down(float(self.data.heads[k]))
         if self.windows is None:
             return head, self.last
         low, high = self.windows[k][m]
         if low > high:
             return head + 1, head
-        return max(head, self.down(low)), min(
-            self.last, self.down(min(high, self.last * self.unit)) + 1
+        return max(head, self.times.down(low)), min(
+            self.last, self.times.down(min(high, self.last * self.unit)) + 1
         )
 
     def _orders(self) -> None:
@@ -204,7 +162,7 @@ class _Builder:
         data, model = self.data, self.model
         least = self.least if self.least > 0 else data.bound(self.objective)
         if self.objective == "makespan":
-            end = model.new_int_var(self.down(least), 2 * self.last, "makespan")
+            end = model.new_int_var(self.times.down(least), 2 * self.last, "makespan")
             for k in range(data.num_activities):
                 if not data.successors[k]:
                     model.add(end >= self.ends[k])
@@ -233,7 +191,7 @@ class _Builder:
             base = 0
             if late:
                 assert job.due_date_s is not None
-                base = -self.down(-job.due_date_s)
+                base = -self.times.down(-job.due_date_s)
             else:
                 offset -= n * step * job.release_s
             for k, owner in enumerate(data.problem.job_of):
@@ -250,12 +208,12 @@ class _Builder:
         the choice of modes and the makespan meet in one row.
         """
         data = self.data
-        heads = [self.down(float(head)) for head in data.heads]
+        heads = [self.times.down(float(head)) for head in data.heads]
         for r, resource in enumerate(data.renewable):
             for head in sorted(set(heads)):
                 check_time()
                 work = [
-                    self.down(d) * uses[r] * x
+                    self.times.down(d) * uses[r] * x
                     for k in range(data.num_activities)
                     if heads[k] >= head
                     for d, uses, x in zip(
@@ -284,7 +242,7 @@ class _Builder:
             run = runs[activity.id]
             if run.mode not in data.modes[k]:
                 return None
-            starts.append(float(self.down(run.start_s)))
+            starts.append(float(self.times.down(run.start_s)))
             taken += [float(m == run.mode) for m in data.modes[k]]
         return np.array([*starts, *taken])
 

@@ -38,6 +38,21 @@ from alloc.problems.project import job_cost
 Index = npt.NDArray[np.int64]
 
 
+def forest(data: ProjectData) -> list[int | None]:
+    """Return for each stage the predecessor whose earliest end is the latest, or None.
+
+    Parameters
+    ----------
+    data
+        The project.
+    """
+    ends = data.heads + data.shortest
+    return [
+        max(before, key=lambda p: float(ends[p]), default=None)
+        for before in data.problem.predecessors
+    ]
+
+
 @dataclass(frozen=True)
 class _Priced:
     """A stage at prices.
@@ -58,6 +73,29 @@ class _Priced:
     at: Array
     least: Array
     first: Index
+
+
+@dataclass(frozen=True)
+class PriceTables:
+    """What the rest of a schedule costs at prices, from each of some moments on.
+
+    Parameters
+    ----------
+    least
+        Least cost of each stage and of those that follow it in the forest, from a start at a moment
+        or later, shape (moments,) each.
+    paid
+        Price of a unit of each resource up to a moment, shape (R, moments).
+    multipliers
+        What a second of the end of each stage costs, its tail included, shape (A,).
+    jobs
+        Least of the cost of each job less multipliers times its completion, shape (jobs,).
+    """
+
+    least: tuple[Array, ...]
+    paid: Array
+    multipliers: Array
+    jobs: Array
 
 
 class PricesOfGraph:
@@ -104,7 +142,7 @@ class PricesOfGraph:
         self.rest: list[Array] = [
             row - n * self.step for row, n in zip(self.lengths, self.whole, strict=True)
         ]
-        self.parent = [self._parent(k) for k in range(data.num_activities)]
+        self.parent = forest(data)
         self.children: list[list[int]] = [[] for _ in self.parent]
         for k, p in enumerate(self.parent):
             if p is not None:
@@ -116,10 +154,6 @@ class PricesOfGraph:
         self.latest = np.array([self._latest(j) for j in range(len(self.stages))])
         # In rows ``use <= 1`` a completion counts in the time that a job may take.
         self.span = np.maximum(self.latest - self.soonest, self.step)
-
-    def _parent(self, k: int) -> int | None:
-        ends = self.data.heads + self.data.shortest
-        return max(self.data.problem.predecessors[k], key=lambda p: float(ends[p]), default=None)
 
     def _latest(self, j: int) -> float:
         """Return by when a job completes in a schedule that is worth it, seconds."""
@@ -276,6 +310,37 @@ class PricesOfGraph:
         """
         prices = np.maximum(prices, 0.0)
         return self.relaxed(prices)[0] - math.fsum(prices)
+
+    def tables(self, prices: Array, moments: Array) -> PriceTables:
+        """Return what the rest of a schedule costs from each of some moments on.
+
+        The bound of a schedule that is begun: the cost of its jobs that are through, for the others
+        ``jobs`` and ``multipliers`` times ends and tails, ``least`` of the stages that nothing in
+        the forest holds back any more, less the price of the units that are still free.
+
+        Parameters
+        ----------
+        prices
+            As in `relaxed`; those below 0 count as 0.
+        moments
+            The moments, from 0 up, seconds, shape (moments,).
+        """
+        prices = np.maximum(prices, 0.0)
+        stages, each, multipliers = self._all(prices)
+        # At the edge of a bucket rounding may take the one before: its costs are no higher.
+        bucket = np.floor(moments / self.step * (1 - 1e-12)).astype(np.int64)
+        bucket = np.minimum(bucket, len(self.times) - 1)
+        jobs = [
+            self._completion(j, float(multipliers[own].sum()))[0] if len(own) else 0.0
+            for j, own in enumerate(self.stages)
+        ]
+        paid = [np.interp(moments, self.times, row) for row in self._integral(each)]
+        return PriceTables(
+            tuple(stage.least[bucket] / self.factor for stage in stages),
+            np.array(paid).reshape(self.num_rows, len(moments)) / self.factor,
+            multipliers / self.factor,
+            np.array(jobs) / self.factor,
+        )
 
     def windows(self, prices: Array, worth: float) -> list[list[tuple[float, float]]]:
         """Return between which starts each mode can be in a schedule of at most a cost.

@@ -17,8 +17,12 @@ from alloc.formulation import Array
 from alloc.models.project.cpsat_model import Windows, build_cpsat
 from alloc.models.project.data import ProjectData
 from alloc.models.project.prices import PricesOfGraph
+from alloc.models.project.whole_times import WholeTimes
 from alloc.problems.project import ProjectPlan, ProjectProblem
 from alloc.solving.outcome import Outcome, Settings
+from alloc.solving.project.layers import Layers
+from alloc.solving.project.partial_plans import Steps
+from alloc.solving.project.rest_bounds import PricedRest
 from alloc.solving.project.rules import RULES, plans_by_rule, quick_modes
 
 _INTERVALS, _BUCKETS = 100, 10
@@ -31,6 +35,12 @@ _EVERY = 5
 """Rounds of the ascent from one relaxed solution that is mended to the next: prices move slowly."""
 _ASCENT, _SLICE = 0.3, 0.5
 """Of the time left: for prices, and for CP-SAT before a better schedule leaves it fewer starts."""
+_FIRST_ROUNDS = 250
+"""Rounds of the ascent before the first layers: they are three quarters of the time of a proof, and
+most proofs need no more; where one does, the ascent goes on."""
+_LAYERS, _AGAIN = 0.5, 3.0
+"""Of the time left, for layers of partial plans; no pass begins that may take so many times as long
+as the one before and has less time than that: half a pass finds nothing."""
 _BY_BOUND = 0.75
 """Of the time of a makespan, what is left for raising the bound: CP-SAT's usual search closes most
 in the first seconds, and then moves a bound that is far off no further."""
@@ -149,7 +159,10 @@ class _Search:
             if limit != "time" or self.is_closed:
                 return limit
             return self._ask_cpsat(None, self.settings.seconds_left(), by_bound=True)
-        graph, prices = self._prices()
+        graph, prices = self._prices(most=_FIRST_ROUNDS)
+        if self._sweep(graph, prices) and not self.is_closed:
+            graph, prices = self._prices(prices)
+            self._sweep(graph, prices)
         while not self.is_closed and not self.settings.time_is_up():
             windows, left = graph.windows(prices, self.value), self.settings.seconds_left()
             limit = self._ask_cpsat(windows, left if left < _LAST_S else _SLICE * left)
@@ -157,8 +170,10 @@ class _Search:
                 return limit
         return None if self.is_closed else "time"
 
-    def _prices(self) -> tuple[PricesOfGraph, Array]:
-        """Raise the bound by prices of time, and return them."""
+    def _prices(
+        self, start: Array | None = None, most: float = math.inf
+    ) -> tuple[PricesOfGraph, Array]:
+        """Raise the bound by prices of time, in so many rounds at most, and return them."""
         assert self.plan is not None
         brief = self.settings.within(_ASCENT * self.settings.seconds_left())
         end_s = max(self.plan.ends_s(self.data.problem).values())
@@ -180,14 +195,43 @@ class _Search:
             relaxed,
             (graph.num_prices,),
             _VALUE,
-            brief.time_is_up,
+            lambda: rounds >= most or brief.time_is_up(),
             lambda line: None,
-            graph.start(),
+            graph.start() if start is None else start,
         )
         # It is of the schedules that cost no more than the one known.
         self._raise(min(graph.bound(found.prices) / graph.factor, self.value), "recomputed")
         self.report(f"prices of time: {self.bound:g} after {found.rounds} rounds")
         return graph, found.prices
+
+    def _sweep(self, graph: PricesOfGraph, prices: Array) -> bool:
+        """Look for better plans layer by layer, and raise the bound; return whether it is one."""
+        steps = Steps(self.data, self.objective, WholeTimes(self.data))
+        if self.is_closed or not steps.fit:
+            return False
+        assert self.plan is not None
+        # Put in again it starts at ends and releases only, as all plans of layers do.
+        modes = [
+            row.index(run.mode) for row, run in zip(self.data.modes, self.plan.runs, strict=True)
+        ]
+        starts = [run.start_s for run in self.plan.runs]
+        self.take(self.data.plan(modes, self.data.schedule(modes, self.data.order_of(starts))))
+        rest = PricedRest(steps, graph, prices)
+        layers = Layers(steps, rest, self.settings.gap)
+        brief = self.settings.within(_LAYERS * self.settings.seconds_left())
+        for width in layers.widths():
+            left = brief.seconds_left()
+            try:
+                with time_limit(left):
+                    swept = layers.sweep(width, self.value)
+            except OutOfTime:
+                break
+            self.take(swept.plan)
+            self._raise(min(swept.bound, self.value), "recomputed")
+            self.report(f"layers, {width} wide: {self.value:g}, bound {self.bound:g}")
+            if self.is_closed or brief.seconds_left() < _AGAIN * (left - brief.seconds_left()):
+                break
+        return True
 
     def _mend(self, graph: PricesOfGraph) -> None:
         """Put the activities in by their starts at prices, in the modes that they have there."""
