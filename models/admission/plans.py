@@ -132,10 +132,10 @@ class PlanProblem:
                 held[t], paid[t] = done[t, k], price[t, own[k]]
             more = price[:, own] - paid[:, None]
             more[done - held[:, None] < missing] = np.inf
-            t, k = np.unravel_index(int(more.argmin()), more.shape)
-            if not np.isfinite(more[t, k]):
+            at, new = divmod(int(more.argmin()), more.shape[1])
+            if not np.isfinite(more[at, new]):
                 return None
-            chosen[int(t)] = int(k)
+            chosen[at] = new
         return tuple((t, int(own[k])) for t, k in sorted(chosen.items()))
 
     def is_done_by(self, plan: Sequence[tuple[int, int]]) -> bool:

@@ -26,9 +26,11 @@ from alloc.models.malleable.data import Array
 from alloc.models.malleable.grid import Held
 from alloc.solving.outcome import Progress, Settings
 
-_STEPS, _FINE_STEPS = 800, 8_000
-"""Steps of a job's need: while columns are generated, where a plan of ten slots is then known to a
-hundredth, and of the last bound, to a thousandth."""
+_STEPS = (400, 4_000, 16_000)
+"""Steps of a job's need: first for all jobs, then for those that may be worth their price, where a
+plan of ten slots is known to a quarter of a hundredth, and for the last bound, to less."""
+_CLOSE = 1e-3
+"""Part of the bound by which it may stay above the columns: less than a job of most parts."""
 _SMOOTHING = 0.6
 _MEANS = 1e-6
 """Part of a job's worth by which a plan must cost less to be a column."""
@@ -36,6 +38,9 @@ _SHRUNK, _MAX_STALLED = 0.95, 4
 """Column generation ends when so many rounds in a row left more than this part of the gap."""
 _FAR = 0.3
 """Part of its job's worth by which a column may cost too much and still be chosen from."""
+
+_GENERATE_SHARE = 0.6
+"""Part of the time for the columns: most parts need less; the rest is to choose among them."""
 
 _Key = tuple[int, Plan]
 
@@ -78,8 +83,6 @@ class PlanColumns:
         The admission.
     jobs
         Positions of the jobs.
-    settings
-        Limits.
     report
         Takes a line of progress.
 
@@ -89,10 +92,8 @@ class PlanColumns:
         No answer is worth more.
     """
 
-    def __init__(
-        self, data: AdmissionData, jobs: Sequence[int], settings: Settings, report: Progress
-    ) -> None:
-        self.data, self.jobs, self.settings, self.report = data, list(jobs), settings, report
+    def __init__(self, data: AdmissionData, jobs: Sequence[int], report: Progress) -> None:
+        self.data, self.jobs, self.report = data, list(jobs), report
         self.first = min(data.slots(j).start for j in jobs)
         self.slots = max(data.slots(j).stop for j in jobs) - self.first
         rows = data.grid.data.rows.capacity
@@ -121,7 +122,35 @@ class PlanColumns:
         self.master = RestrictedMaster[_Key]("the master of plans", program)
         self.duals: Array = np.zeros(len(upper))
 
-    def plans(self, held: Iterable[Held]) -> dict[int, Plan]:
+    def best_of(self, known: Iterable[Iterable[Held]]) -> dict[int, Plan]:
+        """Return the best of some answers to this part, and make columns of all."""
+        found = [self._plans(held) for held in known]
+        for plans in found:
+            self.add(plans.items())
+        return max(found, key=self.value, default={})
+
+    def value(self, plans: Iterable[int]) -> float:
+        """Return what accepting some jobs is worth, promised ones more than all others."""
+        return math.fsum(self.worth[self.position[j]] for j in plans)
+
+    def run(self, start: dict[int, Plan], settings: Settings) -> tuple[dict[int, Plan], bool]:
+        """Return the best answer found, and whether Ctrl-C ended the search.
+
+        Parameters
+        ----------
+        start
+            An answer, whose columns are known.
+        settings
+            Limits of this part.
+        """
+        if len(start) == len(self.jobs):
+            return start, False
+        self.generate(settings.within(_GENERATE_SHARE * settings.seconds_left()))
+        found, stopped = self.choose(start, settings)
+        self.report(f"{len(self.jobs)} jobs that share slots: {len(found)}, bound {self.bound:g}")
+        return found, stopped
+
+    def _plans(self, held: Iterable[Held]) -> dict[int, Plan]:
         """Return the plans of the part's jobs that do all their work, by position."""
         own: dict[int, list[tuple[int, int]]] = {}
         for j, t, c in held:
@@ -129,9 +158,7 @@ class PlanColumns:
                 own.setdefault(j, []).append((t - self.data.slots(j).start, c))
         found = {j: tuple(sorted(plan)) for j, plan in own.items()}
         return {
-            j: plan
-            for j, plan in found.items()
-            if self.problems[self.position[j]].is_done_by(plan)
+            j: plan for j, plan in found.items() if self.problems[self.position[j]].is_done_by(plan)
         }
 
     def add(self, plans: Iterable[tuple[int, Plan]]) -> int:
@@ -156,17 +183,17 @@ class PlanColumns:
             )
         return self.master.add(columns)
 
-    def price(self, prices: Array, steps: int, *, plans: bool = True) -> tuple[float, int]:
+    def price(self, prices: Array, settings: Settings, *, last: bool = False) -> tuple[float, int]:
         """Return the bound that prices prove, and how many columns they add.
 
         Parameters
         ----------
         prices
             Price of each row in each slot, 0 or more, shape (slots, R).
-        steps
-            Steps of a job's need.
-        plans
-            Whether to add columns.
+        settings
+            Limits.
+        last
+            Whether only the bound is asked for, as close as it can be.
 
         Raises
         ------
@@ -176,21 +203,22 @@ class PlanColumns:
         proved = float((prices @ self.capacity).sum())
         new = []
         for i, j in enumerate(self.jobs):
-            if self.settings.time_is_up():
+            if settings.time_is_up():
                 raise OutOfTime
-            slots = self.data.slots(j)
+            slots, worth = self.data.slots(j), float(self.worth[i])
             own = prices[slots.start - self.first : slots.stop - self.first]
-            found = self.problems[i].cheapest(
-                own @ self.data.grid.data.table(j).use.T, steps, plan=plans
-            )
-            gain = float(self.worth[i]) - found.least
+            price = own @ self.data.grid.data.table(j).use.T
+            if self.problems[i].cheapest(price, _STEPS[0], plan=False).least >= worth:
+                continue
+            found = self.problems[i].cheapest(price, _STEPS[2 if last else 1], plan=not last)
+            gain = worth - found.least
             proved += max(gain, 0.0)
-            if found.plan is not None and gain > _MEANS * self.worth[i]:
+            if found.plan is not None and gain > _MEANS * worth:
                 new.append((j, found.plan))
         return proved - float(self.extra.sum()), self.add(new)
 
-    def generate(self) -> Array:
-        """Generate columns until the bound no longer comes closer; return the best prices.
+    def generate(self, settings: Settings) -> None:
+        """Generate columns until the bound no longer comes closer.
 
         The bound is `bound`; it holds when time is up, too.
         """
@@ -198,11 +226,11 @@ class PlanColumns:
         gap, rounds, shape = math.inf, 0, best.shape
         try:
             while True:
-                found = self.master.solve(self.settings.seconds_left())
+                found = self.master.solve(settings.seconds_left())
                 self.duals = np.maximum(found.duals, 0.0)
                 prices = self.duals[: best.size].reshape(shape) / self.scale
                 query = smoothing * best + (1 - smoothing) * prices
-                proved, new = self.price(query, _STEPS)
+                proved, new = self.price(query, settings)
                 if proved < self.bound or not rounds:
                     self.bound, best = min(proved, self.bound), query
                 value = found.value - float(self.extra.sum())
@@ -210,14 +238,20 @@ class PlanColumns:
                 left = self.bound - value
                 stalled = stalled + 1 if left > _SHRUNK * gap else 0
                 gap = min(gap, left)
-                if (not new and smoothing == 0.0) or stalled >= _MAX_STALLED:
+                if (
+                    (not new and smoothing == 0.0)
+                    or stalled >= _MAX_STALLED
+                    or left <= _CLOSE * self.bound
+                ):
                     break
                 smoothing = _SMOOTHING if new else 0.0
-            self.bound = min(self.bound, self.price(best, _FINE_STEPS, plans=False)[0])
+            self.bound = min(self.bound, self.price(best, settings, last=True)[0])
         except OutOfTime:
             pass
-        self.report(f"plans of {len(self.jobs)} jobs: {rounds} rounds, bound {self.bound:g}")
-        return best
+        self.report(
+            f"plans of {len(self.jobs)} jobs: {len(self.master.keys)} after {rounds} rounds, "
+            f"bound {self.bound:g}"
+        )
 
     def _first_prices(self) -> Array:
         """Return prices at which the GPU time of the jobs worth it is what the part has.
@@ -235,16 +269,8 @@ class PlanColumns:
             prices[:, r] = density[order[full[0]]]
         return prices
 
-    def choose(self, start: dict[int, Plan], seconds: float) -> tuple[dict[int, Plan], bool]:
-        """Return the best choice among the columns that was found, and whether Ctrl-C ended it.
-
-        Parameters
-        ----------
-        start
-            A choice, whose columns are known.
-        seconds
-            Wall time, seconds.
-        """
+    def choose(self, start: dict[int, Plan], settings: Settings) -> tuple[dict[int, Plan], bool]:
+        """Return the best choice among the columns that was found, and whether Ctrl-C ended it."""
         model = self.master.program.integer_model()
         keys = self.master.keys
         reduced = self.duals @ model.matrix - model.cost
@@ -263,9 +289,9 @@ class PlanColumns:
         raw = highs.solve(
             smaller,
             SolverOptions(
-                seconds,
-                self.settings.seed,
-                self.settings.workers,
+                settings.seconds_left(),
+                settings.seed,
+                settings.workers,
                 gap=1e-4,
                 start=values[at],
                 stoppable=True,
@@ -275,8 +301,7 @@ class PlanColumns:
         if raw.values is None:
             return start, stopped
         chosen = dict(keys[k] for k in at[raw.values > 0.5])
-        before, after = (sum(self.worth[self.position[j]] for j in own) for own in (start, chosen))
-        return (chosen if after >= before else start), stopped
+        return max(chosen, start, key=self.value), stopped
 
     def held(self, plans: dict[int, Plan]) -> list[Held]:
         """Return what the jobs of some plans hold."""
