@@ -90,6 +90,8 @@ class PlanColumns:
     ----------
     bound
         No answer is worth more.
+    prices
+        The prices that prove it, shape (slots, R).
     """
 
     def __init__(self, data: AdmissionData, jobs: Sequence[int], report: Progress) -> None:
@@ -121,6 +123,7 @@ class PlanColumns:
         program.add_rows(np.full(len(upper), -np.inf), upper)
         self.master = RestrictedMaster[_Key]("the master of plans", program)
         self.duals: Array = np.zeros(len(upper))
+        self.prices: Array = np.zeros((self.slots, len(rows)))
 
     def best_of(self, known: Iterable[Iterable[Held]]) -> dict[int, Plan]:
         """Return the best of some answers to this part, and make columns of all."""
@@ -248,6 +251,7 @@ class PlanColumns:
             self.bound = min(self.bound, self.price(best, settings, last=True)[0])
         except OutOfTime:
             pass
+        self.prices = best
         self.report(
             f"plans of {len(self.jobs)} jobs: {len(self.master.keys)} after {rounds} rounds, "
             f"bound {self.bound:g}"
