@@ -22,14 +22,16 @@ from alloc.solving.outcome import Settings
 _STEPS = 400
 """Steps of a job's need: a plan is found in half a millisecond, and one that is a hundredth dearer
 than the cheapest is as good here."""
-_RUINED = 8
-"""Most jobs that give up their plans at once: with so few a round takes a hundredth of a second."""
+_RUINED = 5
+"""Most jobs that give up their plans at once: with so few a round takes two milliseconds."""
 _ASKED = 16
 """Most refused jobs that ask to be let in, beside the one around which plans are given up."""
 _NOISE = 0.2
 """How far the order of those who ask is left to chance, in parts of what they gain."""
 _PATIENCE = 60
 """Rounds without a gain for each job, after which nothing more is expected."""
+_MOST_MET = 4_000
+"""Most plans that are kept for a choice among them, the last ones."""
 
 
 class Insertion:
@@ -43,6 +45,11 @@ class Insertion:
         An answer.
     seed
         Random seed.
+
+    Attributes
+    ----------
+    met
+        Plans of the answers met, with their jobs.
     """
 
     def __init__(self, part: PlanColumns, plans: dict[int, Plan], seed: int) -> None:
@@ -51,6 +58,8 @@ class Insertion:
         self.free = np.tile(part.capacity, (part.slots, 1))
         self.plans = dict[int, Plan]()
         self.paid = dict[int, float]()
+        self.met = dict[tuple[int, Plan], None]()
+        self._changing: dict[int, Plan] | None = None
         starts = [part.data.slots(j).start - part.first for j in part.jobs]
         self.start = np.array(starts)
         self.stop = np.array([part.data.slots(j).stop - part.first for j in part.jobs])
@@ -68,14 +77,19 @@ class Insertion:
         for j, plan in plans.items():
             self._take(part.position[j], plan)
 
-    def run(self, settings: Settings) -> dict[int, Plan]:
-        """Return the best answer found when the time is up, or nothing more is expected."""
+    @property
+    def answer(self) -> dict[int, Plan]:
+        """The plans of the answer, by position of the job."""
+        # Broken off in the middle of a round, it is the answer before it.
+        plans = self.plans if self._changing is None else self._changing
+        return {self.part.jobs[i]: plan for i, plan in plans.items()}
+
+    def run(self, settings: Settings) -> None:
+        """Search until the time is up, or nothing more is expected."""
         fruitless = 0
-        refused = [i for i in range(len(self.part.jobs)) if i not in self.plans]
-        self._let_in(refused)
+        self._let_in([i for i in range(len(self.part.jobs)) if i not in self.plans])
         while fruitless < _PATIENCE * len(self.part.jobs) and not settings.time_is_up():
             fruitless = 0 if self._round() else fruitless + 1
-        return {self.part.jobs[i]: plan for i, plan in self.plans.items()}
 
     def _round(self) -> bool:
         """Try once; return whether the answer is worth more."""
@@ -98,20 +112,31 @@ class Insertion:
         before = {i: self.plans[i] for i in ruined}
         worth = sum(self.part.worth[i] for i in ruined)
         paid = sum(self.paid[i] for i in ruined)
+        self._changing = dict(self.plans)
         for i in ruined:
             self._give_up(i)
         new = self._let_in([*ruined, *asked], centre)
         after = sum(self.part.worth[i] for i in new)
         # Sums of weights: less than this is rounding.
         least = 1e-9 * max(worth, after)
-        if after > worth + least:
-            return True
-        if after < worth - least or sum(self.paid[i] for i in new) > paid:
+        better = bool(after > worth + least)
+        if not better and (after < worth - least or sum(self.paid[i] for i in new) > paid):
             for i in new:
                 self._give_up(i)
             for i, plan in before.items():
                 self._take(i, plan)
-        return False
+            new = []
+        self._changing = None
+        self._remember(new)
+        return better
+
+    def _remember(self, new: list[int]) -> None:
+        for i in new:
+            key = (self.part.jobs[i], self.plans[i])
+            self.met.pop(key, None)
+            self.met[key] = None
+        while len(self.met) > _MOST_MET:
+            del self.met[next(iter(self.met))]
 
     def _let_in(self, asking: list[int], first: int | None = None) -> list[int]:
         """Let in the jobs for which there is room, in order of gain with some chance."""

@@ -40,7 +40,7 @@ from alloc.problems.allocation.instance import Instance
 from alloc.problems.allocation.solution import Schedule, Solution
 from alloc.solving.admission.flow import FlowCuts, network_of
 from alloc.solving.admission.neighbourhood import Neighbourhoods
-from alloc.solving.admission.plan_columns import PlanColumns, columns_apply, parts_of
+from alloc.solving.admission.parts import Parts, columns_apply
 from alloc.solving.admission.shares import fill
 from alloc.solving.outcome import Outcome, Progress, Settings
 from alloc.solving.refinement import Question, solve_refined
@@ -50,8 +50,8 @@ _LARGE = 3_000
 """Columns from which jobs are planned again in parts first: smaller programs end by themselves."""
 _IMPROVE_SHARE = 0.7
 """Part of the time for that."""
-_COLUMNS_SHARE = 0.7
-"""Part of the time for columns of plans; in it each part has what its number of jobs says."""
+_COLUMNS_SHARE = 0.8
+"""Part of the time for columns of plans."""
 
 
 def solve_admission(
@@ -135,24 +135,17 @@ class _Search:
                     if c != IDLE
                 ]
             )
-        parts = [PlanColumns(data, jobs, self.report) for jobs in parts_of(data)]
-        answers = [part.best_of(known) for part in parts]
-        left = sum(len(part.jobs) for part in parts)
-        ends = settings.within(_COLUMNS_SHARE * settings.seconds_left())
+        parts = Parts(
+            data, known, settings.within(_COLUMNS_SHARE * settings.seconds_left()), self.report
+        )
         try:
-            for k, part in enumerate(parts):
-                own = ends.within(ends.seconds_left() * len(part.jobs) / left)
-                left -= len(part.jobs)
-                answers[k], stopped = part.run(answers[k], own)
-                if stopped:
-                    raise KeyboardInterrupt
+            if parts.run():
+                raise KeyboardInterrupt
         finally:
             # Ctrl-C keeps what the parts have until then.
-            bound = math.fsum(self._rounded(part.bound) for part in parts)
+            bound = math.fsum(self._rounded(part.bound) for part in parts.parts)
             self.bound, self.proof = min(self.bound, bound), "recomputed"
-            held = [
-                each for part, own in zip(parts, answers, strict=True) for each in part.held(own)
-            ]
+            held = parts.held
             self.take(data.schedule(held, sorted({j for j, _, _ in held})))
         if self.best is not None:
             self.report(f"columns of plans: value {question.value(self.best):g}")

@@ -39,39 +39,7 @@ _SHRUNK, _MAX_STALLED = 0.95, 4
 _FAR = 0.3
 """Part of its job's worth by which a column may cost too much and still be chosen from."""
 
-_GENERATE_SHARE = 0.6
-"""Part of the time for the columns: most parts need less; the rest is to choose among them."""
-
 _Key = tuple[int, Plan]
-
-
-def columns_apply(data: AdmissionData) -> bool:
-    """Return whether the jobs of an admission are described by plans and what they are worth."""
-    return (
-        [term.name for _, term in data.level.terms] == ["value"]
-        and data.level.terms[0][0] > 0
-        and not data.held
-        and not any(data.best_effort)
-        and all(
-            job.preemptible and not job.restart_cost_s and not data.grid.has_started(j)
-            for j, job in enumerate(data.jobs)
-        )
-    )
-
-
-def parts_of(data: AdmissionData) -> list[list[int]]:
-    """Return the jobs in parts that share no slot, the smallest part first."""
-    order = sorted((data.slots(j).start, data.slots(j).stop, j) for j in range(len(data.jobs)))
-    parts: list[list[int]] = []
-    end = -math.inf
-    for start, stop, j in order:
-        if stop == start:
-            continue
-        if start >= end:
-            parts.append([])
-        parts[-1].append(j)
-        end = max(end, stop)
-    return sorted(parts, key=len)
 
 
 class PlanColumns:
@@ -135,23 +103,6 @@ class PlanColumns:
     def value(self, plans: Iterable[int]) -> float:
         """Return what accepting some jobs is worth, promised ones more than all others."""
         return math.fsum(self.worth[self.position[j]] for j in plans)
-
-    def run(self, start: dict[int, Plan], settings: Settings) -> tuple[dict[int, Plan], bool]:
-        """Return the best answer found, and whether Ctrl-C ended the search.
-
-        Parameters
-        ----------
-        start
-            An answer, whose columns are known.
-        settings
-            Limits of this part.
-        """
-        if len(start) == len(self.jobs):
-            return start, False
-        self.generate(settings.within(_GENERATE_SHARE * settings.seconds_left()))
-        found, stopped = self.choose(start, settings)
-        self.report(f"{len(self.jobs)} jobs that share slots: {len(found)}, bound {self.bound:g}")
-        return found, stopped
 
     def _plans(self, held: Iterable[Held]) -> dict[int, Plan]:
         """Return the plans of the part's jobs that do all their work, by position."""
