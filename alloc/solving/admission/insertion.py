@@ -84,12 +84,22 @@ class Insertion:
         plans = self.plans if self._changing is None else self._changing
         return {self.part.jobs[i]: plan for i, plan in plans.items()}
 
-    def run(self, settings: Settings) -> None:
-        """Search until the time is up, or nothing more is expected."""
+    def run(self, settings: Settings, enough: float) -> None:
+        """Search until the time is up, or nothing more is expected.
+
+        Parameters
+        ----------
+        settings
+            Limits.
+        enough
+            What no answer is worth more than.
+        """
         fruitless = 0
         self._let_in([i for i in range(len(self.part.jobs)) if i not in self.plans])
-        while fruitless < _PATIENCE * len(self.part.jobs) and not settings.time_is_up():
+        while self.part.value(self.answer) < enough and not settings.time_is_up():
             fruitless = 0 if self._round() else fruitless + 1
+            if fruitless > _PATIENCE * len(self.part.jobs):
+                return
 
     def _round(self) -> bool:
         """Try once; return whether the answer is worth more."""

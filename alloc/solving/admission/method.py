@@ -50,6 +50,9 @@ _LARGE = 3_000
 """Columns from which jobs are planned again in parts first: smaller programs end by themselves."""
 _IMPROVE_SHARE = 0.7
 """Part of the time for that."""
+_MANY = 20_000
+"""Choices of job, slot and configuration from which columns of plans are generated first: the
+relaxation of such a program takes longer than they do, from a second to a minute."""
 _COLUMNS_SHARE = 0.8
 """Part of the time for columns of plans."""
 
@@ -104,7 +107,7 @@ class _Search:
         network = network_of(self.data)
         if network is not None:
             return self._by_flow(FlowCuts(self.data, network, self.settings, self.report))
-        by_columns = self.data.grid.num_choices >= _LARGE and columns_apply(self.data)
+        by_columns = self.data.grid.num_choices >= _MANY and columns_apply(self.data)
         if by_columns:
             self._by_columns()
             if self._is_proved():
@@ -135,16 +138,14 @@ class _Search:
                     if c != IDLE
                 ]
             )
-        parts = Parts(
-            data, known, settings.within(_COLUMNS_SHARE * settings.seconds_left()), self.report
-        )
+        within = settings.within(_COLUMNS_SHARE * settings.seconds_left())
+        parts = Parts(data, known, within, self._rounded, self.report)
         try:
             if parts.run():
                 raise KeyboardInterrupt
         finally:
             # Ctrl-C keeps what the parts have until then.
-            bound = math.fsum(self._rounded(part.bound) for part in parts.parts)
-            self.bound, self.proof = min(self.bound, bound), "recomputed"
+            self.bound, self.proof = min(self.bound, parts.bound), "recomputed"
             held = parts.held
             self.take(data.schedule(held, sorted({j for j, _, _ in held})))
         if self.best is not None:

@@ -8,7 +8,7 @@ met, and jobs are let in once more beside its choice.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from alloc.models.admission.data import AdmissionData
 from alloc.models.admission.plans import Plan
@@ -64,6 +64,8 @@ class Parts:
         What jobs hold in answers that are known.
     settings
         Limits.
+    rounded
+        Returns the largest value that a bound leaves open.
     report
         Takes a line of progress.
 
@@ -78,9 +80,10 @@ class Parts:
         data: AdmissionData,
         known: Iterable[list[Held]],
         settings: Settings,
+        rounded: Callable[[float], float],
         report: Progress,
     ) -> None:
-        self.settings, self.report = settings, report
+        self.settings, self.rounded, self.report = settings, rounded, report
         self.parts = [PlanColumns(data, jobs, report) for jobs in parts_of(data)]
         answers = list(known)
         self.answers = [part.best_of(answers) for part in self.parts]
@@ -96,6 +99,7 @@ class Parts:
         left = [k for k, part in enumerate(self.parts) if len(self.answers[k]) < len(part.jobs)]
         for k, own in self._in_turn(left, _GENERATE_SHARE):
             self.parts[k].generate(own)
+        left = [k for k in left if not self._is_proved(k)]
         for k, own in self._in_turn(left, 1.0):
             part = self.parts[k]
             stopped = self._answer(k, own)
@@ -118,18 +122,32 @@ class Parts:
         """Search for an answer of one part; return whether Ctrl-C ended that."""
         part = self.parts[k]
         self._let_in(k, settings.within(_FIRST_SHARE * settings.seconds_left()))
+        if self._is_proved(k):
+            return False
         own = settings.within(_CHOOSE_SHARE * settings.seconds_left())
         found, stopped = part.choose(self.answers[k], own)
         self._take(k, found)
-        if not stopped:
+        if not stopped and not self._is_proved(k):
             self._let_in(k, settings)
         return stopped
+
+    @property
+    def bound(self) -> float:
+        """No answer to all parts is worth more."""
+        return math.fsum(self.rounded(part.bound) for part in self.parts)
+
+    def _enough(self, k: int) -> float:
+        """Return what no answer to a part is worth more than, but for rounding."""
+        return self.rounded(self.parts[k].bound) * (1 - 1e-9)
+
+    def _is_proved(self, k: int) -> bool:
+        return self.parts[k].value(self.answers[k]) >= self._enough(k)
 
     def _let_in(self, k: int, settings: Settings) -> None:
         part = self.parts[k]
         search = Insertion(part, self.answers[k], settings.seed)
         try:
-            search.run(settings)
+            search.run(settings, self._enough(k))
         finally:
             self._take(k, search.answer)
         part.add(search.met)

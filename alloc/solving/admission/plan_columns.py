@@ -101,8 +101,8 @@ class PlanColumns:
         return max(found, key=self.value, default={})
 
     def value(self, plans: Iterable[int]) -> float:
-        """Return what accepting some jobs is worth, promised ones more than all others."""
-        return math.fsum(self.worth[self.position[j]] for j in plans)
+        """Return what accepting some jobs is worth; without a promised one less than nothing."""
+        return math.fsum(self.worth[self.position[j]] for j in plans) - float(self.extra.sum())
 
     def _plans(self, held: Iterable[Held]) -> dict[int, Plan]:
         """Return the plans of the part's jobs that do all their work, by position."""
