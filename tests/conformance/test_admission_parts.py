@@ -16,7 +16,8 @@ from alloc.models.admission.plans import PlanProblem
 from alloc.problems.allocation.instance import Instance
 from alloc.result import Limits
 from alloc.solving import solve
-from alloc.solving.admission import method, parts
+from alloc.solving.admission import method
+from alloc.solving.admission.insertion import Insertion
 from alloc.solving.admission.parts import Parts, columns_apply, parts_of
 from alloc.solving.admission.plan_columns import PlanColumns
 from alloc.solving.outcome import Settings
@@ -159,10 +160,10 @@ def test_ctrl_c_in_a_part_keeps_what_the_others_have(monkeypatch: pytest.MonkeyP
     made = queue_of_tables(4, 12, 12)
     monkeypatch.setattr(method, "_MANY", 0)
 
-    def pressed(self: PlanColumns, *_: object) -> None:
+    def pressed(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(PlanColumns, "choose", pressed)
+    monkeypatch.setattr(Insertion, "run", pressed)
     found = solve(made, "admission", limits=Limits(seconds=20)).certificate
     assert found.limit == "interrupt"
     assert found.objective is not None
@@ -177,7 +178,7 @@ def test_a_round_that_is_broken_off_leaves_the_answer_before_it(
     data = admission_data(made, "value")
     part = max((PlanColumns(data, own, print) for own in parts_of(data)), key=lambda p: len(p.jobs))
     part.generate(Settings(5.0))
-    search = parts.Insertion(part, {}, 0)
+    search = Insertion(part, {}, 0)
     search.run(Settings(0.0), math.inf)
     before = search.answer
     assert before

@@ -22,6 +22,9 @@ _GENERATE_SHARE = 0.5
 _FIRST_SHARE, _CHOOSE_SHARE = 0.25, 0.7
 """Parts of what a part then has: to let jobs in before the choice; and of what is left, to choose.
 The integer program gains most from plans that stood beside each other in good answers."""
+_AT_ONCE = 160
+"""Jobs that choose at once, in parts of more than three times as many: HiGHS came within a hundredth
+for 449 jobs in twenty seconds of CPU time, and for 530 jobs on six times the slots not near."""
 
 
 def columns_apply(data: AdmissionData) -> bool:
@@ -125,8 +128,13 @@ class Parts:
         if self._is_proved(k):
             return False
         own = settings.within(_CHOOSE_SHARE * settings.seconds_left())
-        found, stopped = part.choose(self.answers[k], own)
-        self._take(k, found)
+        groups, stopped = part.groups(_AT_ONCE), False
+        for at, jobs in enumerate(groups):
+            seconds = own.seconds_left() / (len(groups) - at)
+            found, stopped = part.choose(self.answers[k], own.within(seconds), jobs)
+            self._take(k, found)
+            if stopped or self._is_proved(k):
+                break
         if not stopped and not self._is_proved(k):
             self._let_in(k, settings)
         return stopped

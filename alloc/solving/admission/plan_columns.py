@@ -11,7 +11,7 @@ smoothed towards the best known (Wentges 1997). An integer program then chooses 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -38,6 +38,8 @@ _SHRUNK, _MAX_STALLED = 0.95, 4
 """Column generation ends when so many rounds in a row left more than this part of the gap."""
 _FAR = 0.3
 """Part of its job's worth by which a column may cost too much and still be chosen from."""
+_CHOICE_GAP = 1e-3
+"""Relative gap at which a choice among columns is good enough: the bound is not its own."""
 
 _Key = tuple[int, Plan]
 
@@ -103,6 +105,17 @@ class PlanColumns:
     def value(self, plans: Iterable[int]) -> float:
         """Return what accepting some jobs is worth; without a promised one less than nothing."""
         return math.fsum(self.worth[self.position[j]] for j in plans) - float(self.extra.sum())
+
+    def groups(self, size: int) -> list[set[int]]:
+        """Return groups of so many jobs whose windows are next to each other, each half the last.
+
+        A part of not many more is one group.
+        """
+        order = sorted(self.jobs, key=lambda j: self.data.slots(j).start + self.data.slots(j).stop)
+        if len(order) <= 3 * size:
+            return [set(order)]
+        ends = range(size, len(order) + size // 2, size // 2)
+        return [set(order[max(end - size, 0) : end]) for end in ends]
 
     def _plans(self, held: Iterable[Held]) -> dict[int, Plan]:
         """Return the plans of the part's jobs that do all their work, by position."""
@@ -224,38 +237,49 @@ class PlanColumns:
             prices[:, r] = density[order[full[0]]]
         return prices
 
-    def choose(self, start: dict[int, Plan], settings: Settings) -> tuple[dict[int, Plan], bool]:
-        """Return the best choice among the columns that was found, and whether Ctrl-C ended it."""
-        model = self.master.program.integer_model()
-        keys = self.master.keys
-        reduced = self.duals @ model.matrix - model.cost
-        kept = np.array([start.get(j) == plan for j, plan in keys], dtype=bool)
-        values = kept.astype(float)
-        kept |= reduced <= _FAR * model.cost
-        at = np.flatnonzero(kept)
+    def choose(
+        self, start: dict[int, Plan], settings: Settings, among: Collection[int] | None = None
+    ) -> tuple[dict[int, Plan], bool]:
+        """Return the best choice among the columns that was found, and whether Ctrl-C ended it.
+
+        Parameters
+        ----------
+        start
+            An answer.
+        settings
+            Limits.
+        among
+            Jobs that may get other plans; None: all.
+        """
+        self.add(start.items())
+        model, keys = self.master.program.integer_model(), self.master.keys
+        standing = np.array([start.get(j) == plan for j, plan in keys], dtype=bool)
+        free = np.array([among is None or j in among for j, _ in keys], dtype=bool)
+        worth_it = self.duals @ model.matrix - model.cost <= _FAR * model.cost
+        at = np.flatnonzero(free & (standing | worth_it))
         smaller = replace(
             model,
             cost=model.cost[at],
             matrix=model.matrix.tocsc()[:, at].tocsr(),
+            row_upper=model.row_upper - model.matrix @ (standing & ~free).astype(float),
             lower=model.lower[at],
             upper=model.upper[at],
             integer=model.integer[at],
         )
-        raw = highs.solve(
-            smaller,
-            SolverOptions(
-                settings.seconds_left(),
-                settings.seed,
-                settings.workers,
-                gap=1e-4,
-                start=values[at],
-                stoppable=True,
-            ),
+        options = SolverOptions(
+            settings.seconds_left(),
+            settings.seed,
+            settings.workers,
+            gap=_CHOICE_GAP,
+            start=standing[at].astype(float),
+            stoppable=True,
         )
+        raw = highs.solve(smaller, options)
         stopped = raw.limit == "interrupt"
         if raw.values is None:
             return start, stopped
-        chosen = dict(keys[k] for k in at[raw.values > 0.5])
+        kept = {j: plan for j, plan in start.items() if among is not None and j not in among}
+        chosen = kept | dict(keys[k] for k in at[raw.values > 0.5])
         return max(chosen, start, key=self.value), stopped
 
     def held(self, plans: dict[int, Plan]) -> list[Held]:
