@@ -11,7 +11,7 @@ from functools import partial
 from numbers import Real
 from typing import Any, get_args
 
-from alloc.errors import InstanceError, SimulationError, nearest
+from alloc.errors import InstanceError, SimulationError, UnsupportedFeatureError, nearest
 from alloc.schedulers.places import code_of
 from alloc.schedulers.policy import Policy, serve
 from alloc.schedulers.round import Round
@@ -107,10 +107,21 @@ class RuleScheduler(Policy):
         ------
         SimulationError
             If the function returns something else than it may.
+        UnsupportedFeatureError
+            If jobs that share a GPU slow each other down, and it does not return a `Decision`.
         """
         answer = self._rule(state, **self._options)
         if isinstance(answer, Decision):
             return answer
+        if state.interference:
+            # Known at the first decision, and said there: jobs in order are packed without a look
+            # at what may share a GPU, which the checker would refuse in the middle of a run.
+            raise UnsupportedFeatureError(
+                f"scheduler {self.name} does not look at interference, which GPU type "
+                f'"{state.interference[0].gpu_type}" asks for: its function returns jobs, and not '
+                "where they run; return a Decision, with hosts and GPUs by name, or take "
+                "similarity-packing."
+            )
         gpu_milli = self._read(answer, state)
         kept, competing = list[JobView](), list[JobView]()
         for view in state.jobs:

@@ -17,6 +17,7 @@ from alloc.instances.readers.options import Option
 from alloc.instances.readers.report import ReadReport, ReportLog
 from alloc.instances.topologies import kubernetes_nodes
 from alloc.instances.topologies.formats import Request, TopologyFormat
+from alloc.instances.topologies.kubernetes_node import node_entries
 from alloc.instances.topologies.markup import Entry
 from alloc.instances.topologies.name_pattern import NamePattern, PatternError
 from alloc.instances.topologies.node_labels import NO_LABELS
@@ -137,7 +138,7 @@ def _nodes(request: Request) -> _Nodes:
     wanted = replace(request, levels=None, options={**options, "labels": NO_LABELS})
     topology, report = kubernetes_nodes.read_kubernetes_nodes(text, wanted)
     labels = {}
-    for entry in kubernetes_nodes.node_entries(text):
+    for entry in node_entries(text):
         metadata = entry.need("metadata")
         found = metadata.get("labels")
         labels[metadata.need("name").text()] = {

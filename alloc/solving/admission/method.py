@@ -3,7 +3,10 @@
 1. Jobs that miss their limit even alone are refused (`alloc.models.admission.admission_data`).
 2. First answers by minimum satisfactory shares, in several orders.
 3. Linear tables: a knapsack with flow cuts (`alloc.solving.admission.flow`).
-4. All others: the linear relaxation, its bound recomputed in numpy, then the integer program, told
+4. Large programs of jobs that may pause at no cost fall into parts that share no slot: columns of
+   plans, their bound recomputed in numpy (`alloc.solving.admission.plan_columns`), then some jobs
+   are planned again at a time.
+5. All others: the linear relaxation, its bound recomputed in numpy, then the integer program, told
    what the hosts do not hold together.
 """
 
@@ -22,13 +25,22 @@ from alloc.backends.weak_duality import WeakDuality
 from alloc.certificate import OPTIMALITY_GAP, BoundProof, Limit, is_within
 from alloc.families import FAMILIES
 from alloc.formulation import Array, ArrayModel, BuiltModel, RawResult
-from alloc.models.admission.arrays import Columns, array_model, build_data, start_values
+from alloc.models.admission.arrays import (
+    Columns,
+    array_model,
+    build_data,
+    plan_of_accepted,
+    start_values,
+)
 from alloc.models.admission.data import AdmissionData, admission_data
+from alloc.models.malleable.grid import Held
+from alloc.models.malleable.profiles import IDLE
 from alloc.objectives import is_kept
 from alloc.problems.allocation.instance import Instance
 from alloc.problems.allocation.solution import Schedule, Solution
 from alloc.solving.admission.flow import FlowCuts, network_of
 from alloc.solving.admission.neighbourhood import Neighbourhoods
+from alloc.solving.admission.parts import Parts, columns_apply
 from alloc.solving.admission.shares import fill
 from alloc.solving.outcome import Outcome, Progress, Settings
 from alloc.solving.refinement import Question, solve_refined
@@ -38,6 +50,11 @@ _LARGE = 3_000
 """Columns from which jobs are planned again in parts first: smaller programs end by themselves."""
 _IMPROVE_SHARE = 0.7
 """Part of the time for that."""
+_MANY = 20_000
+"""Choices of job, slot and configuration from which columns of plans are generated first: the
+relaxation of such a program takes longer than they do, from a second to a minute."""
+_COLUMNS_SHARE = 0.8
+"""Part of the time for columns of plans."""
 
 
 def solve_admission(
@@ -70,6 +87,7 @@ class _Search:
     ) -> None:
         self.data, self.question, self.settings, self.report = data, question, settings, report
         self.best: Schedule | None = None
+        self.filled: list[list[Held]] = []
         self.bound, self.proof = self._first_bound()
 
     def _first_bound(self) -> tuple[float, BoundProof]:
@@ -89,16 +107,51 @@ class _Search:
         network = network_of(self.data)
         if network is not None:
             return self._by_flow(FlowCuts(self.data, network, self.settings, self.report))
+        by_columns = self.data.grid.num_choices >= _MANY and columns_apply(self.data)
+        if by_columns:
+            self._by_columns()
+            if self._is_proved():
+                return self.outcome(None)
         model, columns = array_model(self.data)
-        if (infeasible := self._relax(model, columns)) is not None:
+        if by_columns and self.best is not None:
+            self._improve(model, columns, 1.0)
+        elif (infeasible := self._relax(model, columns)) is not None:
             return infeasible
-        if not self._is_proved():
-            self._improve(model, columns)
+        elif not self._is_proved():
+            self._improve(model, columns, _IMPROVE_SHARE)
         if self._is_proved():
             return self.outcome(None)
         return self._by_program()
 
-    def _improve(self, model: ArrayModel, columns: list[Columns]) -> None:
+    def _by_columns(self) -> None:
+        """Answer each part by columns of plans, and put the answers together."""
+        data, settings, question = self.data, self.settings, self.question
+        known = list(self.filled)
+        if self.best is not None:
+            plans = plan_of_accepted(data, self.best)
+            first = {j: data.slots(j).start for j in plans}
+            known.append(
+                [
+                    (j, first[j] + k, c)
+                    for j, own in plans.items()
+                    for k, c in enumerate(own)
+                    if c != IDLE
+                ]
+            )
+        within = settings.within(_COLUMNS_SHARE * settings.seconds_left())
+        parts = Parts(data, known, within, self._rounded, self.report)
+        try:
+            if parts.run():
+                raise KeyboardInterrupt
+        finally:
+            # Ctrl-C keeps what the parts have until then.
+            self.bound, self.proof = min(self.bound, parts.bound), "recomputed"
+            held = parts.held
+            self.take(data.schedule(held, sorted({j for j, _, _ in held})))
+        if self.best is not None:
+            self.report(f"columns of plans: value {question.value(self.best):g}")
+
+    def _improve(self, model: ArrayModel, columns: list[Columns], share: float) -> None:
         """Plan some jobs again, where the whole program is too large to be solved at once."""
         data, settings = self.data, self.settings
         level = [term.name for _, term in data.level.terms]
@@ -107,7 +160,7 @@ class _Search:
         start = start_values(data, columns, len(model.cost), self.best)
         if start is None:
             return
-        within = settings.within(_IMPROVE_SHARE * settings.seconds_left())
+        within = settings.within(share * settings.seconds_left())
         search = Neighbourhoods(data, model, columns, within)
         for values in search.run(start):
             self.take(data.schedule(*search.answer(values)))
@@ -127,6 +180,7 @@ class _Search:
 
     def _fill(self, order: list[int]) -> None:
         held, accepted = fill(self.data, order)
+        self.filled.append(held)
         self.take(self.data.schedule(held, accepted))
 
     def take(self, schedule: Schedule | None) -> None:

@@ -30,12 +30,12 @@ from alloc.instances.readers.table import UnreadableRowError
 from alloc.instances.topologies.entries import Entry, Lines
 from alloc.instances.topologies.formats import Request
 from alloc.instances.topologies.host_types import HostTypeChoice
-from alloc.instances.topologies.kubernetes_nodes import (
+from alloc.instances.topologies.kubernetes_node import (
     KubernetesNode,
     kubernetes_node,
-    nodes_topology,
     reason_against,
 )
+from alloc.instances.topologies.kubernetes_nodes import nodes_topology
 from alloc.instances.topologies.kueue import kueue_levels
 from alloc.instances.topologies.node_labels import (
     HOSTNAME,

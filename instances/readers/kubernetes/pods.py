@@ -17,7 +17,7 @@ from typing import Any
 
 from alloc.instances.readers.kubernetes.objects import elements, first_text, mapping, text, value
 from alloc.instances.readers.table import UnreadableRowError
-from alloc.instances.topologies.kubernetes_nodes import GPU_RESOURCES
+from alloc.instances.topologies.kubernetes_node import GPU_RESOURCES
 from alloc.instances.topologies.quantities import amount_in
 from alloc.resources import MAX_AMOUNT
 from alloc.units import MILLI

@@ -35,7 +35,7 @@ from alloc.instances.readers.kubernetes.objects import (
 )
 from alloc.instances.readers.kubernetes.pods import PodRequest
 from alloc.instances.readers.table import UnreadableRowError
-from alloc.instances.topologies.kubernetes_nodes import GPU_RESOURCES
+from alloc.instances.topologies.kubernetes_node import GPU_RESOURCES
 from alloc.instances.topologies.quantities import amount_in
 from alloc.problems.allocation.instance import Tenant
 from alloc.resources import MAX_AMOUNT

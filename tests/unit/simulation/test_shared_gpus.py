@@ -190,6 +190,24 @@ def test_no_family_solves_what_it_does_not_model_and_no_scheduler_ignores_it():
 
 
 @pytest.mark.parametrize(
+    "answer", [lambda state: list(state.jobs), lambda state: {view.id: 0.5 for view in state.jobs}]
+)
+def test_a_function_that_returns_jobs_is_refused_at_its_first_decision(answer):
+    """Models a and c may not share a GPU, but c comes later; what is said does not wait for it."""
+    late = instance("a", "c").jobs[1].replace(arrival_s=600.0)
+    problem = instance("a", "c").replace(jobs=(instance("a").jobs[0], late))
+    times = []
+
+    def rule(state):
+        times.append(state.now_s)
+        return answer(state)
+
+    with pytest.raises(UnsupportedFeatureError, match=r"rule does not look at interference.*\"v100"):
+        simulate(problem, rule)
+    assert times == [0.0]
+
+
+@pytest.mark.parametrize(
     ("changes", "says"),
     [
         ({"slot_s": None}, "has interference and no slots"),

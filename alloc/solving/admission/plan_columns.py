@@ -1,0 +1,287 @@
+"""Jobs that share slots, by columns: each stands for one plan of one job (Dantzig, Wolfe 1960).
+
+    max sum_p w_p z_p,  sum_p use_ptr z_p <= B_r for all t, r,  sum_{p of j} z_p <= 1 for all j
+
+The relaxation is stronger than that of the program in slots: a column is a whole plan, which holds
+GPUs for whole slots (`alloc.models.admission.plans`). At any prices q the jobs whose cheapest plans
+cost less than they are worth prove ``sum_tr q_tr B_r + sum_j max(0, w_j - cost_j(q))``. Prices are
+smoothed towards the best known (Wentges 1997). An integer program then chooses among the columns.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from alloc.backends import SolverOptions, highs
+from alloc.backends.linear_program import LinearProgram
+from alloc.backends.restricted_master import MasterColumn, RestrictedMaster
+from alloc.errors import OutOfTime
+from alloc.models.admission.data import AdmissionData
+from alloc.models.admission.plans import Plan, PlanProblem
+from alloc.models.malleable.data import Array
+from alloc.models.malleable.grid import Held
+from alloc.solving.outcome import Progress, Settings
+
+_STEPS = (400, 4_000, 16_000)
+"""Steps of a job's need: first for all jobs, then for those that may be worth their price, where a
+plan of ten slots is known to a quarter of a hundredth, and for the last bound, to less."""
+_CLOSE = 1e-3
+"""Part of the bound by which it may stay above the columns: less than a job of most parts."""
+_SMOOTHING = 0.6
+_MEANS = 1e-6
+"""Part of a job's worth by which a plan must cost less to be a column."""
+_SHRUNK, _MAX_STALLED = 0.95, 4
+"""Column generation ends when so many rounds in a row left more than this part of the gap."""
+_FAR = 0.3
+"""Part of its job's worth by which a column may cost too much and still be chosen from."""
+_CHOICE_GAP = 1e-3
+"""Relative gap at which a choice among columns is good enough: the bound is not its own."""
+
+_Key = tuple[int, Plan]
+
+
+class PlanColumns:
+    """Columns of the jobs of one part.
+
+    Parameters
+    ----------
+    data
+        The admission.
+    jobs
+        Positions of the jobs.
+    report
+        Takes a line of progress.
+
+    Attributes
+    ----------
+    bound
+        No answer is worth more.
+    prices
+        The prices that prove it, shape (slots, R).
+    """
+
+    def __init__(self, data: AdmissionData, jobs: Sequence[int], report: Progress) -> None:
+        self.data, self.jobs, self.report = data, list(jobs), report
+        self.first = min(data.slots(j).start for j in jobs)
+        self.slots = max(data.slots(j).stop for j in jobs) - self.first
+        rows = data.grid.data.rows.capacity
+        self.capacity = rows
+        self.scale = np.where(rows > 0, rows, 1.0)
+        weight = data.level.terms[0][0] * np.array([data.jobs[j].weight for j in jobs])
+        promised = np.array([not data.jobs[j].refusable for j in jobs])
+        # Promised jobs are worth more than all others; the bound is told of it.
+        self.extra = float(weight.sum()) * promised
+        self.worth = weight + self.extra
+        self.bound = float(weight.sum())
+        self.problems = [
+            PlanProblem(
+                data.grid.data.table(j).rate,
+                data.usable(j),
+                float(data.need[j]),
+                data.jobs[j].elasticity != "malleable",
+            )
+            for j in jobs
+        ]
+        self.position = {j: i for i, j in enumerate(jobs)}
+        program = LinearProgram(sense="max")
+        limit = np.tile(np.where(rows > 0, 1.0, 0.0), self.slots)
+        upper = np.concatenate([limit, np.ones(len(jobs))])
+        program.add_rows(np.full(len(upper), -np.inf), upper)
+        self.master = RestrictedMaster[_Key]("the master of plans", program)
+        self.duals: Array = np.zeros(len(upper))
+        self.prices: Array = np.zeros((self.slots, len(rows)))
+
+    def best_of(self, known: Iterable[Iterable[Held]]) -> dict[int, Plan]:
+        """Return the best of some answers to this part, and make columns of all."""
+        found = [self._plans(held) for held in known]
+        for plans in found:
+            self.add(plans.items())
+        return max(found, key=self.value, default={})
+
+    def value(self, plans: Iterable[int]) -> float:
+        """Return what accepting some jobs is worth; without a promised one less than nothing."""
+        return math.fsum(self.worth[self.position[j]] for j in plans) - float(self.extra.sum())
+
+    def groups(self, size: int) -> list[set[int]]:
+        """Return groups of so many jobs whose windows are next to each other, each half the last.
+
+        A part of not many more is one group.
+        """
+        order = sorted(self.jobs, key=lambda j: self.data.slots(j).start + self.data.slots(j).stop)
+        if len(order) <= 3 * size:
+            return [set(order)]
+        ends = range(size, len(order) + size // 2, size // 2)
+        return [set(order[max(end - size, 0) : end]) for end in ends]
+
+    def _plans(self, held: Iterable[Held]) -> dict[int, Plan]:
+        """Return the plans of the part's jobs that do all their work, by position."""
+        own: dict[int, list[tuple[int, int]]] = {}
+        for j, t, c in held:
+            if j in self.position:
+                own.setdefault(j, []).append((t - self.data.slots(j).start, c))
+        found = {j: tuple(sorted(plan)) for j, plan in own.items()}
+        return {
+            j: plan for j, plan in found.items() if self.problems[self.position[j]].is_done_by(plan)
+        }
+
+    def add(self, plans: Iterable[tuple[int, Plan]]) -> int:
+        """Add columns; return how many are new."""
+        num_rows = len(self.capacity)
+        columns = []
+        for j, plan in plans:
+            i = self.position[j]
+            t, c = np.array(plan, dtype=np.int64).T
+            at = (t + (self.data.slots(j).start - self.first))[:, None] * num_rows
+            rows = (at + np.arange(num_rows)).ravel()
+            values = (self.data.grid.data.table(j).use[c] / self.scale).ravel()
+            used = values > 0
+            columns.append(
+                MasterColumn(
+                    (j, plan),
+                    float(self.worth[i]),
+                    np.concatenate([rows[used], [self.slots * num_rows + i]]),
+                    np.concatenate([values[used], [1.0]]),
+                    1.0,
+                )
+            )
+        return self.master.add(columns)
+
+    def price(self, prices: Array, settings: Settings, *, last: bool = False) -> tuple[float, int]:
+        """Return the bound that prices prove, and how many columns they add.
+
+        Parameters
+        ----------
+        prices
+            Price of each row in each slot, 0 or more, shape (slots, R).
+        settings
+            Limits.
+        last
+            Whether only the bound is asked for, as close as it can be.
+
+        Raises
+        ------
+        OutOfTime
+            If time is up.
+        """
+        proved = float((prices @ self.capacity).sum())
+        new = []
+        for i, j in enumerate(self.jobs):
+            if settings.time_is_up():
+                raise OutOfTime
+            slots, worth = self.data.slots(j), float(self.worth[i])
+            own = prices[slots.start - self.first : slots.stop - self.first]
+            price = own @ self.data.grid.data.table(j).use.T
+            if self.problems[i].cheapest(price, _STEPS[0], plan=False).least >= worth:
+                continue
+            found = self.problems[i].cheapest(price, _STEPS[2 if last else 1], plan=not last)
+            gain = worth - found.least
+            proved += max(gain, 0.0)
+            if found.plan is not None and gain > _MEANS * worth:
+                new.append((j, found.plan))
+        return proved - float(self.extra.sum()), self.add(new)
+
+    def generate(self, settings: Settings) -> None:
+        """Generate columns until the bound no longer comes closer.
+
+        The bound is `bound`; it holds when time is up, too.
+        """
+        best, stalled, smoothing = self._first_prices(), 0, 1.0
+        gap, rounds, shape = math.inf, 0, best.shape
+        try:
+            while True:
+                found = self.master.solve(settings.seconds_left())
+                self.duals = np.maximum(found.duals, 0.0)
+                prices = self.duals[: best.size].reshape(shape) / self.scale
+                query = smoothing * best + (1 - smoothing) * prices
+                proved, new = self.price(query, settings)
+                if proved < self.bound or not rounds:
+                    self.bound, best = min(proved, self.bound), query
+                value = found.value - float(self.extra.sum())
+                rounds += 1
+                left = self.bound - value
+                stalled = stalled + 1 if left > _SHRUNK * gap else 0
+                gap = min(gap, left)
+                if (
+                    (not new and smoothing == 0.0)
+                    or stalled >= _MAX_STALLED
+                    or left <= _CLOSE * self.bound
+                ):
+                    break
+                smoothing = _SMOOTHING if new else 0.0
+            self.bound = min(self.bound, self.price(best, settings, last=True)[0])
+        except OutOfTime:
+            pass
+        self.prices = best
+        self.report(
+            f"plans of {len(self.jobs)} jobs: {len(self.master.keys)} after {rounds} rounds, "
+            f"bound {self.bound:g}"
+        )
+
+    def _first_prices(self) -> Array:
+        """Return prices at which the GPU time of the jobs worth it is what the part has.
+
+        One price throughout, for the row that all jobs together exceed most.
+        """
+        prices = np.zeros((self.slots, len(self.capacity)))
+        area = self.data.grid.data.area[self.jobs]
+        room = self.capacity * self.slots
+        r = int((area.sum(axis=0) / np.maximum(room, 1e-12)).argmax())
+        density = self.worth / np.maximum(area[:, r], 1e-12)
+        order = np.argsort(-density, kind="stable")
+        full = np.flatnonzero(np.cumsum(area[order, r]) > room[r])
+        if len(full):
+            prices[:, r] = density[order[full[0]]]
+        return prices
+
+    def choose(
+        self, start: dict[int, Plan], settings: Settings, among: Collection[int] | None = None
+    ) -> tuple[dict[int, Plan], bool]:
+        """Return the best choice among the columns that was found, and whether Ctrl-C ended it.
+
+        Parameters
+        ----------
+        start
+            An answer.
+        settings
+            Limits.
+        among
+            Jobs that may get other plans; None: all.
+        """
+        self.add(start.items())
+        model, keys = self.master.program.integer_model(), self.master.keys
+        standing = np.array([start.get(j) == plan for j, plan in keys], dtype=bool)
+        free = np.array([among is None or j in among for j, _ in keys], dtype=bool)
+        worth_it = self.duals @ model.matrix - model.cost <= _FAR * model.cost
+        at = np.flatnonzero(free & (standing | worth_it))
+        smaller = replace(
+            model,
+            cost=model.cost[at],
+            matrix=model.matrix.tocsc()[:, at].tocsr(),
+            row_upper=model.row_upper - model.matrix @ (standing & ~free).astype(float),
+            lower=model.lower[at],
+            upper=model.upper[at],
+            integer=model.integer[at],
+        )
+        options = SolverOptions(
+            settings.seconds_left(),
+            settings.seed,
+            settings.workers,
+            gap=_CHOICE_GAP,
+            start=standing[at].astype(float),
+            stoppable=True,
+        )
+        raw = highs.solve(smaller, options)
+        stopped = raw.limit == "interrupt"
+        if raw.values is None:
+            return start, stopped
+        kept = {j: plan for j, plan in start.items() if among is not None and j not in among}
+        chosen = kept | dict(keys[k] for k in at[raw.values > 0.5])
+        return max(chosen, start, key=self.value), stopped
+
+    def held(self, plans: dict[int, Plan]) -> list[Held]:
+        """Return what the jobs of some plans hold."""
+        return [(j, self.data.slots(j).start + t, c) for j, plan in plans.items() for t, c in plan]
