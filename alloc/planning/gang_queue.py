@@ -13,9 +13,9 @@ References
 
 from __future__ import annotations
 
-import heapq
 import math
 from collections.abc import Iterable
+from heapq import heappop, heappush
 
 from alloc.errors import InstanceError
 
@@ -42,12 +42,14 @@ def start_times(gpus: int, jobs: Iterable[tuple[float, float, int]]) -> list[flo
     for arrival, duration, gang in jobs:
         if gang > gpus:
             raise InstanceError(f"a job takes {gang} GPUs, and there are {gpus}; add GPUs.")
-        now = max(now, arrival)
+        if arrival > now:
+            now = arrival
         while running and (free < gang or running[0][0] <= now):
-            finish, left = heapq.heappop(running)
+            finish, left = heappop(running)
             free += left
-            now = max(now, finish)
+            if finish > now:
+                now = finish
         free -= gang
-        heapq.heappush(running, (now + duration, gang))
+        heappush(running, (now + duration, gang))
         starts.append(now)
     return starts

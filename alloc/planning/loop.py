@@ -131,9 +131,10 @@ def plan_and_replay(
     pools by that (`alloc.planning.buffers.priced`). From several of these plans on they stay there,
     and the model keeps capacity buffers: what the classes that share a pool require together by a
     queueing formula, corrected by what the simulator measures in the pools of the plans, up or
-    down. The cheapest of these is replayed. The answer is the cheapest plan whose goals hold. Every
-    iteration draws jobs of its own, and capacity is measured by draws of before: no plan is judged
-    by what it was made for.
+    down. The cheapest of these is replayed. If none held until the last iteration, its plan stays
+    in the places of the one before, and whoever missed a goal there, or nearly did, is given a host
+    more. The answer is the cheapest plan whose goals hold. Every iteration draws jobs of its own,
+    and capacity is measured by draws of before: no plan is judged by what it was made for.
 
     Parameters
     ----------

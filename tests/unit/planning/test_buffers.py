@@ -241,31 +241,6 @@ def test_what_missed_by_unlucky_draws_is_given_what_holds_by_them() -> None:
         assert holds(dataclasses.replace(one, hosts=parts), QUICK, draw)
 
 
-def test_for_the_last_plan_what_nearly_missed_is_given_a_host_more() -> None:
-    """By other draws it is as likely missed, and no plan comes that could mend it."""
-    one = pool(3, (SHORT, 12.0), (FILLER, 4.0))
-    every = [(draw, replay(one, QUICK, draw=draw)) for draw in range(1, 40)]
-    nearly = [
-        (draw, found)
-        for draw, found in every
-        if all(m.holds for m in found) and not all(m.is_sure for m in found)
-    ]
-    assert nearly
-    for draw, found in nearly[:3]:
-        for surely in (False, True):
-            knowledge = Knowledge()
-            asked = [key("short")]
-            learn(knowledge, problem(), asked, [one], [(one, found)], QUICK, draw, surely=surely)
-            given = reserved_gpus(problem(), one) + kept(knowledge, one)
-            if surely:
-                assert given >= one.gpus + 8 - 1e-6
-                parts = {8: int(given + 1e-6) // 8, 1: int(given + 1e-6) % 8}
-                more = dataclasses.replace(one, hosts=parts)
-                assert all(holds(more, QUICK, by) for by in range(draw + 1))
-            else:
-                assert given <= one.gpus + 1e-6
-
-
 @pytest.mark.parametrize("gang", [1, 8])
 def test_a_correction_is_for_what_is_beyond_the_load_and_holds_at_other_loads(gang: int) -> None:
     """Half of what the formula adds in a pool of 100 GPUs is not minus 10 GPUs in one of 20."""
