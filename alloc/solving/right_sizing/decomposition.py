@@ -54,7 +54,7 @@ _OPEN = 1e-6
 """Hosts from which on a pool is open in the relaxation."""
 _SHARE_OF_RELAXATION = 0.4
 """Of the time, for the linear relaxation."""
-_SHARE_OF_ROWS = 0.2
+_SHARE_OF_ROWS = 0.35
 """Of the time left, for rows that tie jobs to open pools: dives need the rest, and the first rows
 gain most."""
 _BEFORE_ROWS = 1e-3
