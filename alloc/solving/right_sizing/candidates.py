@@ -343,7 +343,7 @@ class Candidates:
         relaxation = self.relaxation
         if relaxation.incumbent is None or not len(self.switches):
             return
-        above = relaxation.incumbent.cost - relaxation.relaxed_bound
+        above = relaxation.incumbent.cost - relaxation.linear_bound
         if above > _NEARER * self._above_when_tightened:
             return
         self._above_when_tightened = above

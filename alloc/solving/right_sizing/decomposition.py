@@ -54,16 +54,22 @@ _OPEN = 1e-6
 """Hosts from which on a pool is open in the relaxation."""
 _SHARE_OF_RELAXATION = 0.4
 """Of the time, for the linear relaxation."""
-_SHARE_OF_ROWS = 0.2
+_SHARE_OF_ROWS = 0.35
 """Of the time left, for rows that tie jobs to open pools: dives need the rest, and the first rows
 gain most."""
+_BEFORE_ROWS = 1e-3
+"""Relative gap to which the relaxation is closed before these rows: more is lost with the first."""
+_SHARE_OF_FIRST_PROOF = 0.15
+"""Of the time left, for a first integer program: with these rows it knows well what to open."""
 _ATTEMPTS_AT_START = 2
 """Times that the dive at the start goes on when its plans go short."""
 _MAX_FAILURES = 2
 """Dives without much gain after which it is time for a proof."""
 _SECONDS_TO_PROVE = 4.0
 """At first."""
-_LONGER = 1.5
+_SHARE_OF_PROOF = 0.5
+"""Of the time left, for a proof: each begins anew, so few long ones prove more than many short."""
+_LONGER = 2.5
 """By which factor more is given to the proof after one without a better plan."""
 _MAX_IDLE = 30
 """Turns without any change after which the search ends: its cuts say all they can."""
@@ -111,7 +117,10 @@ class Decomposition:
             # Something to return, should the time be up before the relaxation is solved.
             self.candidates.try_candidate(relaxation.completing.round_up(began), "first")
         share = _SHARE_OF_RELAXATION * relaxation.seconds_left()
-        relaxed = relaxation.relax(began, MAX_STEPS, relaxation.gap / 5, share)
+        target = relaxation.gap / 5
+        if relaxation.setting.levels:
+            target = max(target, _BEFORE_ROWS)
+        relaxed = relaxation.relax(began, MAX_STEPS, target, share)
         if relaxed is None:
             relaxation.refute()
             return None
@@ -134,6 +143,8 @@ class Decomposition:
         """Turn between dives for plans and proofs, until the gap is closed."""
         relaxation = self.relaxation
         idle = 0
+        if len(self.candidates.switches) and not relaxation.closed():
+            self.candidates.prove(_SHARE_OF_FIRST_PROOF * relaxation.seconds_left())
         while not relaxation.closed() and math.isfinite(relaxation.bound):
             if relaxation.seconds_left() < relaxation.seconds_to_value:
                 return "time"
@@ -173,7 +184,7 @@ class Decomposition:
                 break
             self.candidates.tighten()
             gained = self.candidates.prove(
-                min(self._seconds_to_prove, 0.3 * relaxation.seconds_left())
+                min(self._seconds_to_prove, _SHARE_OF_PROOF * relaxation.seconds_left())
             )
             if relaxation.settings.workers == 1 and not relaxation.closed():
                 # Of several processes one proves while the others polish.

@@ -94,6 +94,8 @@ class Relaxation:
         self.bound = -math.inf
         self.relaxed_bound = -math.inf
         """Bound of the linear relaxation, before any integers."""
+        self.linear_bound = -math.inf
+        """Bound of the linear relaxation with the rows that were added."""
         self.relaxed_point = np.zeros(len(self.setting.cost))
         """Its optimum."""
         self.duals: tuple[Array, Array] | None = None
@@ -228,6 +230,7 @@ class Relaxation:
     def keep_optimum(self, bound: float, point: Array) -> None:
         """Keep what the linear relaxation says, now that it is solved."""
         self.relaxed_bound, self.relaxed_point = bound, point
+        self.linear_bound = bound
         self.raise_bound(bound)
         self.aggregate_cuts(keep=True)
         self.duals = self.master.duals()
@@ -263,7 +266,7 @@ class Relaxation:
             if relaxed is None:
                 break
             self.raise_bound(relaxed[0])
-            self.relaxed_point = relaxed[1]
+            self.linear_bound, self.relaxed_point = relaxed
             self.aggregate_cuts(keep=True)
             self.say("opening")
             if self.bound - before < self.small_change(self.bound):

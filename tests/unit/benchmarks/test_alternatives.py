@@ -5,6 +5,7 @@ import pytest
 import alloc
 from alloc.instances import load
 from alloc.instances.projects import generate_priced
+from alloc.instances.stored_planning import load_stored_planning
 from alloc.problems.project import Resource
 from benchmarks import rule_decisions
 from benchmarks.alternatives import (
@@ -12,6 +13,7 @@ from benchmarks.alternatives import (
     gang_placement,
     malleable_milp,
     mig_patterns,
+    plain_planning,
     plain_projects,
     ratios,
     round_milp,
@@ -49,6 +51,16 @@ def test_a_project_has_one_makespan(seed):
     plain = plain_projects.solve_project_plainly(problem, 30.0, 1)
     assert plain.gap == 0
     assert alloc.solve(problem).objective == plain.objective
+
+
+@pytest.mark.parametrize("name", ["tiny/01", "tiny/02", "tiny/03", "small/02", "small/03"])
+def test_a_plan_has_one_cost(name):
+    """Also with spare hosts, waived scenarios and a budget."""
+    problem = load_stored_planning(f"planning-{name}")
+    plain = plain_planning.by_pyomo(problem, 60.0, 1e-6)
+    own = plain_planning.by_alloc(problem, 60.0, 1e-6)
+    assert own.objective == pytest.approx(plain.objective, rel=plain_planning.SAME)
+    assert max(own.bound, plain.bound) <= own.objective * (1 + plain_planning.SAME)
 
 
 def test_growth_is_read_off_three_sizes():
