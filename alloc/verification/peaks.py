@@ -86,7 +86,8 @@ def _peaks_of_some(
         peaks[own, r] = np.maximum(np.maximum.reduceat(level, first), 0)
         if most is not None and (peaks[:, r] <= most[:, r]).all():
             continue
-        at_peak = level == peaks[key, r]
+        # At a start, for between two ends of one moment nothing is held at that level.
+        at_peak = (level == peaks[key, r]) & (order >= len(keys))
         time = np.concatenate([spans[:, 1], spans[:, 0]])[order]
         times[key[at_peak], r] = time[at_peak]
     return peaks, times
