@@ -14,6 +14,8 @@ import math
 import time
 from array import array
 from collections import deque
+from itertools import chain
+from operator import attrgetter
 
 import numpy as np
 
@@ -58,14 +60,11 @@ class Stream:
         self._skip = skip
         self._hosts = hosts
         self._ways = ways
-        # The jobs that have started, in this order, and the stands of one after the other. Nothing
-        # else is kept of where they are, so that what has ended makes room in the cache.
-        self._order = array("q")
-        self._stands = array("q")
-        # Of these jobs the numbers of stands, the configurations, start and end of their runs, and
-        # the ends of their work, which may be a rounding before; all in seconds.
+        # Of jobs that have started: where their tasks are, their configurations, start and end of
+        # their runs, and the ends of their work, which may be a rounding before; all in seconds.
+        # Who has not started is nowhere.
         num_jobs = len(ways)
-        self._num_stands = array("q", bytes(8 * num_jobs))
+        self._placed: list[Placed] = [()] * num_jobs
         self._configuration = array("q", bytes(8 * num_jobs))
         self._start_s = array("d", bytes(8 * num_jobs))
         self._end_s = array("d", bytes(8 * num_jobs))
@@ -99,8 +98,7 @@ class Stream:
         place, release, clock = hosts.place, hosts.release, time.perf_counter
         progress, num_jobs, max_time_s = engine.progress, len(ways_of), engine.max_time_s
         pop, push, took = heapq.heappop, heapq.heappush, engine.decision_s.append
-        enter, stand_at, num_stands = self._order.append, self._stands.append, self._num_stands
-        configuration_of = self._configuration
+        placed_of, configuration_of = self._placed, self._configuration
         start_s, run_end_s, completion_s = self._start_s, self._end_s, self._completion_s
         columns = engine.instance.job_columns
         left_of = columns.work_left.tolist()
@@ -109,9 +107,8 @@ class Stream:
         order = engine.take_arrivals()[::-1]
         arrival_s = [*columns.arrival_s[order].tolist(), math.inf]
         next_arrival_s, num_arrived, now_s = arrival_s[0], 0, engine.end_s
-        # The end of the run of each job that runs, its position, and where it is; and one without
-        # end.
-        running: list[tuple[float, int, Gang, Placed]] = [(math.inf, num_jobs, (0, ()), ())]
+        # The end of the run of each job that runs, and its position; and one that never ends.
+        running: list[tuple[float, int, Gang]] = [(math.inf, num_jobs, (0, ()))]
         waiting: deque[int] = deque()
         # Ways that were tried, and did not fit, since anything was given back; where nobody is
         # passed over, since as many GPUs are free as the first needs, milli-GPU.
@@ -123,8 +120,8 @@ class Stream:
                 if now_s >= max_time_s:
                     break
                 while running[0][0] <= now_s:
-                    _, _, gang, placed = pop(running)
-                    release(gang, placed)
+                    _, j, gang = pop(running)
+                    release(gang, placed_of[j])
                     num_complete += 1
                     if progress is not None:
                         engine.num_complete = num_complete
@@ -152,14 +149,14 @@ class Stream:
                 while num_left:
                     j = waiting.popleft()
                     num_left -= 1
-                    ways, found = ways_of[j], None
+                    ways, placed = ways_of[j], None
                     if not misfits or id(ways) not in misfits:
                         for way in ways:
-                            found = place(way[2])
-                            if found is not None:
+                            placed = place(way[2])
+                            if placed is not None:
                                 break
-                    if found is not None:
-                        (c, rate, gang), placed = way, found
+                    if placed is not None:
+                        c, rate, gang = way
                         # As `LiveJob.finish_s`, term by term.
                         pause, least = pause_of[j], least_of[j]
                         end_s = now_s + pause + left_of[j] / rate
@@ -167,11 +164,8 @@ class Stream:
                         while rate * (end_s - now_s - pause) < least:
                             end_s = math.nextafter(end_s, math.inf)
                         configuration_of[j], start_s[j], run_end_s[j] = c, now_s, end_s
-                        num_stands[j] = len(placed)
-                        for stand in placed:
-                            stand_at(stand.index)
-                        enter(j)
-                        push(running, (end_s, j, gang, placed))
+                        placed_of[j] = placed
+                        push(running, (end_s, j, gang))
                         continue
                     misfits.add(id(ways))
                     if skip:
@@ -191,22 +185,16 @@ class Stream:
     def _record(self, stopped_s: float) -> None:
         """Enter in the engine's record what happened until a time, seconds."""
         record, instance = self._engine.record, self._engine.instance
-        columns, num_jobs = instance.job_columns, len(self._ways)
+        columns, num_jobs = instance.job_columns, len(self._placed)
         begun_s, end_s = np.array(self._start_s), np.array(self._end_s)
         completion_s = np.array(self._completion_s)
-        order, num_stands = np.array(self._order), np.array(self._num_stands)
-        started = np.zeros(num_jobs, dtype=bool)
-        started[order] = True
-        # Where the stands of each begin; Ctrl-C may have left some of one that did not start.
-        first = np.zeros(num_jobs, dtype=np.int64)
-        first[order] = np.cumsum(num_stands[order]) - num_stands[order]
+        num_places = np.fromiter(map(len, self._placed), np.int64, num_jobs)
+        started = num_places > 0
         # Who was resumed at the moment when it stopped counts, but has no run at all.
         record.restarts = int(np.count_nonzero(started & (columns.work_done > 0)))
         ran = started & (begun_s < stopped_s)
         job = np.flatnonzero(ran)
-        many = num_stands[job]
-        # One by one from the first of each job.
-        own = np.repeat(first[job] - np.cumsum(many) + many, many) + np.arange(many.sum())
+        there = chain.from_iterable(map(self._placed.__getitem__, job.tolist()))
         record.table = RunTable(
             ids=columns.ids,
             job=job,
@@ -214,8 +202,8 @@ class Stream:
             start_s=begun_s[job],
             end_s=np.minimum(end_s, stopped_s)[job],
             places=[stand.task for stand in self._hosts.stands],
-            place=np.array(self._stands)[own],
-            num_places=many,
+            place=np.fromiter(map(attrgetter("index"), there), np.int64, num_places[ran].sum()),
+            num_places=num_places[ran],
         )
         begun: list[float | None] = begun_s.tolist()
         complete: list[float | None] = completion_s.tolist()
