@@ -59,7 +59,7 @@ def _check_totals(
     """Yield hosts, then cluster resources, over their capacity."""
     topology = instance.topology
     names, cluster = topology.resource_names, list(topology.cluster_columns)
-    peaks, times = peaks_of(hosts, spans, demands, topology.num_hosts)
+    peaks, times = peaks_of(hosts, spans, demands, topology.num_hosts, topology.capacity)
     over = peaks > topology.capacity
     over[:, cluster] = False  # one limit for all hosts together
     for h, r in np.argwhere(over):
