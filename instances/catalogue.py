@@ -15,6 +15,7 @@ from alloc.certificate import OPTIMALITY_GAP, BoundProof, Certificate, Sense, re
 from alloc.documents.files import read_bytes, write_text
 from alloc.documents.parsing import describe, parse_json
 from alloc.errors import CertificateError, InstanceError, nearest
+from alloc.instances.listing import file_of
 
 _REBUILD = "write it again with python -m alloc.instances.maintenance generate"
 _IMPROVEMENT = 1e-9  # relative; less is rounding
@@ -230,7 +231,7 @@ class Entry(Known):
     @property
     def file(self) -> str:
         """Path of its document, if it is stored, relative to the manifest."""
-        return f"data/{self.id}.json"
+        return file_of(self.id)
 
     @property
     def jobs(self) -> int:

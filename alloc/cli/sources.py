@@ -172,9 +172,9 @@ def with_moves(problem: "Instance", budget: int | None, evict: bool) -> "Instanc
 
 def stored_ids() -> list[str]:
     """Return the ids of the stored instances."""
-    from alloc.instances import manifest
+    from alloc.instances.listing import ids
 
-    return [entry.id for entry in manifest()]
+    return [*ids("instance")]
 
 
 def expanded(references: Iterable[str]) -> list[str]:
@@ -220,9 +220,10 @@ def read_problem(reference: str, cluster: Cluster | None = None) -> Any:
         an instance and a cluster is given.
     """
     if not _is_document(reference):
-        from alloc.instances import load_problem, manifest
+        from alloc.instances import load_problem
+        from alloc.instances.listing import listing
 
-        others = {entry.id: entry for entry in manifest(None) if entry.kind != "instance"}
+        others = {known.id: known for known in listing().values() if known.kind != "instance"}
         if reference not in others and not _is_planning_example(reference):
             return read_instance(reference, cluster)
         if cluster is not None:

@@ -68,7 +68,8 @@ def loaded_by(*arguments):
         pytest.param(
             ("solve", "elastic-tiny/04"),
             # Column generation proves this one: no matrix is built, and no other family is loaded.
-            {*BIG, "rich.console", "scipy", *OTHERS},
+            # Of the manifest, only where the problem is.
+            {*BIG, "rich.console", "scipy", "alloc.instances.catalogue", *OTHERS},
             marks=pytest.mark.long,
         ),
         (("versions",), {"numpy", "alloc.problems"}),
