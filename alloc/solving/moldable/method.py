@@ -49,6 +49,12 @@ _SEQUENCES, _PACKED = 0.25, 0.33
 _EXCHANGES, _EXCHANGES_OF_PEAKS, _EXACT, _EXACT_OF_PEAKS = 0.65, 0.4, 0.85, 0.5
 """By when the bound of sequences, the packing of hosts, exchanges of hosts and the listing of all
 schedules near the bound end; of peaks sooner, for hosts are filled then."""
+_PACKED_AGAIN, _EXACT_AGAIN = 0.7, 0.8
+"""By when hosts are packed again, and what is near the bound is listed again, of peaks."""
+_PACKED_AT_ONCE = 10
+"""Packings of which the best one's hosts exchange jobs: that takes as long as some of them."""
+_MANY_JOBS = 128
+"""Jobs up to which hosts are packed again: of more, a packing takes long, and filling gains."""
 _FEW_JOBS = 16
 """Jobs up to which all schedules near the bound are listed at once, as they mostly can be, and up
 to which CP-SAT may prove a peak that could not be listed in time."""
@@ -333,15 +339,43 @@ class _Search:
         if self.is_closed:
             return
         if number > 1:
-            self._exchange(classes)
+            until = _EXCHANGES if self._time_prices is not None else _EXCHANGES_OF_PEAKS
+            self._exchange(classes, self.plan, until)
         if not self.is_closed and self.data.num_jobs <= MAX_JOBS and self.value < before:
             self._list(classes)
+            before = self.value
+        if level.is_peak and not few and number > 1:
+            self._pack_again(classes)
+            if not self.is_closed and self.data.num_jobs <= MAX_JOBS and self.value < before:
+                self._list(classes, _EXACT_AGAIN)
 
-    def _list(self, classes: tuple[HostClass, ...]) -> None:
+    def _pack_again(self, classes: tuple[HostClass, ...]) -> None:
+        """Pack hosts for one guess after the other, and let those of the best of some exchange."""
+        if self.data.num_jobs > _MANY_JOBS:
+            return
+        brief = self._by(_PACKED_AGAIN)
+        packing = Packing(self.data, classes, brief)
+        rng, number = np.random.default_rng(self.settings.seed), 0
+        while not brief.time_is_up() and not self.is_closed:
+            best, lowest = None, math.inf
+            for _ in range(_PACKED_AT_ONCE):
+                guess = self.bound + float(rng.uniform()) * (self.value - self.bound)
+                plan = packing.plan(guess, None)
+                if plan is None:
+                    break
+                number += 1
+                self._take(plan)
+                if (value := value_of(self.data, plan)) < lowest:
+                    best, lowest = plan, value
+            if best is not None and lowest < (1 + _ABOVE) * self.value and not self.is_closed:
+                self._exchange(classes, best, _PACKED_AGAIN)
+        self.report(f"{number} more packings of hosts: {self.value:g}")
+
+    def _list(self, classes: tuple[HostClass, ...], until: float = _EXACT_OF_PEAKS) -> None:
         """List all schedules within some distance of the bound."""
         level, prices = self.data.target.level, self._time_prices
         filled_next = level.is_peak and self.data.num_jobs > _FEW_JOBS
-        brief = self._by(_EXACT_OF_PEAKS if filled_next else _EXACT)
+        brief = self._by(until if filled_next else _EXACT)
         exact = Exact(self.data, classes, brief, self.report)
         if prices is None:
             bound, plan = exact.of_peak(level.peaks[0], self.value, self.bound)
@@ -370,14 +404,12 @@ class _Search:
             share = 1 - _NEARER * 0.75**failures
             guess = self.bound + share * (self.value - self.bound)
 
-    def _exchange(self, classes: tuple[HostClass, ...]) -> None:
+    def _exchange(self, classes: tuple[HostClass, ...], plan: Plan, until: float) -> None:
         """Let some hosts at a time deal out their jobs anew."""
-        assert self.plan is not None
-        prices = self._time_prices
-        brief = self._by(_EXCHANGES if prices is not None else _EXCHANGES_OF_PEAKS)
-        around = Exchanges(self.data, classes, self.plan, prices, brief, self._take)
+        prices, brief = self._time_prices, self._by(until)
+        around = Exchanges(self.data, classes, plan, prices, brief, self._take)
         around.run(lambda value: is_within(value, min(self.bound, value), OPTIMALITY_GAP / 2))
-        self.report(f"{around.steps} exchanges of hosts: {self.value:g}")
+        self.report(f"{around.steps} exchanges of hosts: {around.value:g}, best {self.value:g}")
 
     def _last_moment(self) -> float:
         """Return where the grid of prices ends, seconds."""
