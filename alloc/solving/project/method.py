@@ -74,10 +74,10 @@ def schedule_project(
 
     Every rule puts the activities in, in the modes of `quick_modes`; the best of these schedules
     starts CP-SAT, unless longest paths and the work on the resources prove it best already. What it
-    leaves open of a makespan with modes, layers of partial plans take up; it goes on from there. For sums
-    over jobs, prices of time first raise the bound and order the activities for further schedules;
-    layers that are held against them prove most small projects, and in the others CP-SAT gets only
-    the starts that a better schedule may have.
+    leaves open of a makespan with modes, layers of partial plans take up, and it goes on from
+    there. For sums over jobs, prices of time first raise the bound and order the activities for
+    further schedules; layers that are held against them prove most small projects, and in the
+    others CP-SAT gets only the starts that a better schedule may have.
 
     Parameters
     ----------
