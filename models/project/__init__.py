@@ -60,7 +60,8 @@ Constraints
 The flows are those of C. Artigues, P. Michelon, S. Reusser, "Insertion techniques for static and
 dynamic resource-constrained project scheduling", EJOR 149(2), 2003
 (doi:10.1016/S0377-2217(02)00758-0): they need no grid of times. CP-SAT has an interval for each
-mode and a cumulative for each renewable resource.
+mode and a cumulative for each renewable resource. Most small projects are proved by neither, but by
+plans that are begun in layers (`alloc.solving.project.layers`).
 
 Size: O(|A|^2 |R|). Complexity: strongly NP-hard with one resource and one mode; with two budgets it
 is NP-hard to find any choice of modes.

@@ -62,7 +62,7 @@ def test_all_layers_prove_what_enumeration_finds(objective):
             continue
         problem, steps, truth, value = found
         for bound in rests(steps, seed, value):
-            swept = Layers(steps, bound, 1e-6).sweep(WIDE, value)
+            swept = Layers(steps, 1e-6).sweep(WIDE, value, bound)
             assert swept.plan is not None
             assert alloc.verify(problem, swept.plan) == []
             assert swept.plan.value(problem, objective) == pytest.approx(truth, rel=1e-6, abs=1e-7)
@@ -81,7 +81,7 @@ def test_layers_that_leave_plans_out_prove_no_more_than_the_optimum(objective, w
             continue
         problem, steps, truth, value = found
         for bound in rests(steps, seed, value):
-            swept = Layers(steps, bound, 1e-6).sweep(width, value)
+            swept = Layers(steps, 1e-6).sweep(width, value, bound)
             assert swept.bound <= truth * (1 + 1e-9) + 1e-9
             if swept.plan is not None:
                 best = swept.plan.value(problem, objective)
@@ -102,7 +102,7 @@ def test_nothing_better_is_found_below_the_optimum(objective, seed):
     else:
         _, steps, truth, _ = found
     for bound in rests(steps, seed, max(truth, 1.0)):
-        swept = Layers(steps, bound, 1e-6).sweep(WIDE, truth)
+        swept = Layers(steps, 1e-6).sweep(WIDE, truth, bound)
         assert swept.plan is None
         assert swept.bound == pytest.approx(truth, rel=1e-6, abs=1e-6)
 
@@ -117,7 +117,7 @@ def test_layers_and_cpsat_agree_on_jobs_of_stages(objective, seed):
     expected = alloc.solve(problem, backend="cpsat", objective=objective)
     assert expected.status == "optimal"
     for bound in rests(steps, seed, start * 1.01 + 1.0)[-1:]:
-        swept = Layers(steps, bound, 1e-6).sweep(WIDE, start * 1.01 + 1.0)
+        swept = Layers(steps, 1e-6).sweep(WIDE, start * 1.01 + 1.0, bound)
         assert swept.plan is not None
         assert swept.plan.value(problem, objective) == pytest.approx(expected.objective, rel=1e-6)
         assert swept.bound == pytest.approx(expected.objective, rel=1e-6, abs=1e-6)
@@ -192,7 +192,7 @@ def test_a_pass_holds_no_more_plans_than_its_memory(monkeypatch):
     data = ProjectData(generate_dags(seed=1))
     steps = Steps(data, "makespan", WholeTimes(data))
     monkeypatch.setattr(layers_module, "_BYTES", 2**20)
-    layers = Layers(steps, PathsAndWork(steps, data.horizon_s), 1e-6)
+    layers = Layers(steps, 1e-6)
     widest, held = layers.widths()[-1], []
     together = PartialPlans.together
 
@@ -202,7 +202,7 @@ def test_a_pass_holds_no_more_plans_than_its_memory(monkeypatch):
         return found
 
     monkeypatch.setattr(PartialPlans, "together", staticmethod(counted))
-    layers.sweep(widest, data.horizon_s)
+    layers.sweep(widest, data.horizon_s, PathsAndWork(steps, data.horizon_s))
     size = sum(
         array.nbytes for array in vars(together([steps.following(steps.begin())])[:1]).values()
     )

@@ -61,14 +61,12 @@ class Layers:
     ----------
     steps
         How plans go on; the project is `Steps.fit`.
-    bound
-        What plans cost at least.
     gap
         Relative gap that is good enough.
     """
 
-    def __init__(self, steps: Steps, bound: RestBound, gap: float) -> None:
-        self.steps, self.bound, self.gap = steps, bound, gap
+    def __init__(self, steps: Steps, gap: float) -> None:
+        self.steps, self.gap = steps, gap
         self.grain = _grain(steps)
         a_row = 20 * steps.size + 24 * int(steps.units[-1]) + 64
         self.widest = _BYTES // (_CROWD * a_row)
@@ -78,7 +76,7 @@ class Layers:
         count = max(0, int(math.log(self.widest / _FIRST_WIDTH, _WIDER)))
         return [_FIRST_WIDTH * _WIDER**n for n in range(count + 1)]
 
-    def sweep(self, width: int, value: float) -> Swept:
+    def sweep(self, width: int, value: float, least: RestBound) -> Swept:
         """Look for a better plan than one of a value, at most so many plans wide.
 
         Parameters
@@ -87,6 +85,8 @@ class Layers:
             Plans of a layer.
         value
             Cost of the best plan known, seconds.
+        least
+            What plans cost at least.
         """
         clear, short = _CLEAR * abs(value), self.gap * abs(value) / 2
         if self.grain > max(short, 2 * clear):
@@ -102,7 +102,7 @@ class Layers:
                 check_time()
                 part = self.steps.following(layer[first : first + _CHUNK])
                 if len(part):
-                    part.least = np.maximum(part.least, self.bound(part))
+                    part.least = np.maximum(part.least, least(part))
                     found.append(part[part.least < ceiling])
                 if sum(map(len, found)) > _CROWD * width:
                     together, cut = _best(PartialPlans.together(found), width * _CROWD // 2, cut)

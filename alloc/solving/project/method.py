@@ -1,4 +1,4 @@
-"""Projects: priority rules for a schedule, paths and prices for a bound, CP-SAT for the rest."""
+"""Projects: priority rules for a schedule, prices and layers for a bound, CP-SAT for the rest."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from alloc.problems.project import ProjectPlan, ProjectProblem
 from alloc.solving.outcome import Outcome, Settings
 from alloc.solving.project.layers import Layers
 from alloc.solving.project.partial_plans import Steps
-from alloc.solving.project.rest_bounds import PricedRest
+from alloc.solving.project.rest_bounds import PathsAndWork, PricedRest, RestBound
 from alloc.solving.project.rules import RULES, plans_by_rule, quick_modes
 
 _INTERVALS, _BUCKETS = 100, 10
@@ -55,7 +55,12 @@ def _needs_relaxation(data: ProjectData, objective: str) -> bool:
     Of one mode each and the makespan it proves as much by propagation, five times as fast; choices
     of modes and sums of completions are what a relaxation sees.
     """
-    return objective != "makespan" or any(len(modes) > 1 for modes in data.modes)
+    return objective != "makespan" or _has_choices(data)
+
+
+def _has_choices(data: ProjectData) -> bool:
+    """Return whether an activity has several modes: of one each CP-SAT proves more than layers."""
+    return any(len(modes) > 1 for modes in data.modes)
 
 
 def schedule_project(
@@ -68,9 +73,11 @@ def schedule_project(
     """Find a schedule of a project and prove how good it is.
 
     Every rule puts the activities in, in the modes of `quick_modes`; the best of these schedules
-    starts CP-SAT, unless longest paths and the work on the resources prove it best already. For
-    sums over jobs, prices of time first raise the bound, order the activities for further
-    schedules, and leave CP-SAT only the starts that a better schedule may have.
+    starts CP-SAT, unless longest paths and the work on the resources prove it best already. What it
+    leaves open of a makespan with modes, layers of partial plans take up, and it goes on from
+    there. For sums over jobs, prices of time first raise the bound and order the activities for
+    further schedules; layers that are held against them prove most small projects, and in the
+    others CP-SAT gets only the starts that a better schedule may have.
 
     Parameters
     ----------
@@ -158,11 +165,15 @@ class _Search:
             limit = self._ask_cpsat(None, (1 - _BY_BOUND) * left)
             if limit != "time" or self.is_closed:
                 return limit
+            if _has_choices(self.data):
+                self._sweep(lambda steps: PathsAndWork(steps, self.value))
+            if self.is_closed:
+                return None
             return self._ask_cpsat(None, self.settings.seconds_left(), by_bound=True)
         graph, prices = self._prices(most=_FIRST_ROUNDS)
-        if self._sweep(graph, prices) and not self.is_closed:
+        if self._sweep(lambda steps: PricedRest(steps, graph, prices)) and not self.is_closed:
             graph, prices = self._prices(prices)
-            self._sweep(graph, prices)
+            self._sweep(lambda steps: PricedRest(steps, graph, prices))
         while not self.is_closed and not self.settings.time_is_up():
             windows, left = graph.windows(prices, self.value), self.settings.seconds_left()
             limit = self._ask_cpsat(windows, left if left < _LAST_S else _SLICE * left)
@@ -204,26 +215,30 @@ class _Search:
         self.report(f"prices of time: {self.bound:g} after {found.rounds} rounds")
         return graph, found.prices
 
-    def _sweep(self, graph: PricesOfGraph, prices: Array) -> bool:
-        """Look for better plans layer by layer, and raise the bound; return whether it is one."""
+    def _sweep(self, bound: Callable[[Steps], RestBound]) -> bool:
+        """Look for better plans layer by layer, and raise the bound; return whether that can be.
+
+        Parameters
+        ----------
+        bound
+            Returns what plans cost at least, asked again for each pass.
+        """
         steps = Steps(self.data, self.objective, WholeTimes(self.data))
-        if self.is_closed or not steps.fit:
+        if self.is_closed or self.plan is None or not steps.fit:
             return False
-        assert self.plan is not None
         # Put in again it starts at ends and releases only, as all plans of layers do.
         modes = [
             row.index(run.mode) for row, run in zip(self.data.modes, self.plan.runs, strict=True)
         ]
         starts = [run.start_s for run in self.plan.runs]
         self.take(self.data.plan(modes, self.data.schedule(modes, self.data.order_of(starts))))
-        rest = PricedRest(steps, graph, prices)
-        layers = Layers(steps, rest, self.settings.gap)
+        layers = Layers(steps, self.settings.gap)
         brief = self.settings.within(_LAYERS * self.settings.seconds_left())
         for width in layers.widths():
             left = brief.seconds_left()
             try:
                 with time_limit(left):
-                    swept = layers.sweep(width, self.value)
+                    swept = layers.sweep(width, self.value, bound(steps))
             except OutOfTime:
                 break
             self.take(swept.plan)
