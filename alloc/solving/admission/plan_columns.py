@@ -11,7 +11,7 @@ smoothed towards the best known (Wentges 1997). An integer program then chooses 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -95,9 +95,9 @@ class PlanColumns:
         self.duals: Array = np.zeros(len(upper))
         self.prices: Array = np.zeros((self.slots, len(rows)))
 
-    def best_of(self, known: Iterable[Iterable[Held]]) -> dict[int, Plan]:
+    def best_of(self, known: Iterable[Mapping[int, Plan]]) -> dict[int, Plan]:
         """Return the best of some answers to this part, and make columns of all."""
-        found = [self._plans(held) for held in known]
+        found = [self._own(plans) for plans in known]
         for plans in found:
             self.add(plans.items())
         return max(found, key=self.value, default={})
@@ -117,15 +117,12 @@ class PlanColumns:
         ends = range(size, len(order) + size // 2, size // 2)
         return [set(order[max(end - size, 0) : end]) for end in ends]
 
-    def _plans(self, held: Iterable[Held]) -> dict[int, Plan]:
+    def _own(self, plans: Mapping[int, Plan]) -> dict[int, Plan]:
         """Return the plans of the part's jobs that do all their work, by position."""
-        own: dict[int, list[tuple[int, int]]] = {}
-        for j, t, c in held:
-            if j in self.position:
-                own.setdefault(j, []).append((t - self.data.slots(j).start, c))
-        found = {j: tuple(sorted(plan)) for j, plan in own.items()}
         return {
-            j: plan for j, plan in found.items() if self.problems[self.position[j]].is_done_by(plan)
+            j: plans[j]
+            for i, j in enumerate(self.jobs)
+            if j in plans and self.problems[i].is_done_by(plans[j])
         }
 
     def add(self, plans: Iterable[tuple[int, Plan]]) -> int:
