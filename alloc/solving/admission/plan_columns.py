@@ -40,6 +40,8 @@ _FAR = 0.3
 """Part of its job's worth by which a column may cost too much and still be chosen from."""
 _CHOICE_GAP = 1e-3
 """Relative gap at which a choice among columns is good enough: the bound is not its own."""
+_ROUNDING = 1e-12
+"""Part of a capacity that is rounding of a sum."""
 
 _Key = tuple[int, Plan]
 
@@ -254,6 +256,8 @@ class PlanColumns:
         free = np.array([among is None or j in among for j, _ in keys], dtype=bool)
         worth_it = self.duals @ model.matrix - model.cost <= _FAR * model.cost
         at = np.flatnonzero(free & (standing | worth_it))
+        if not len(at) or settings.time_is_up():
+            return start, False
         smaller = replace(
             model,
             cost=model.cost[at],
@@ -274,6 +278,10 @@ class PlanColumns:
         raw = highs.solve(smaller, options)
         stopped = raw.limit == "interrupt"
         if raw.values is None:
+            return start, stopped
+        # The solver's rows have a tolerance, and capacities have none but rounding.
+        over = smaller.matrix @ (raw.values > 0.5) - smaller.row_upper
+        if (over > _ROUNDING).any():
             return start, stopped
         kept = {j: plan for j, plan in start.items() if among is not None and j not in among}
         chosen = kept | dict(keys[k] for k in at[raw.values > 0.5])
