@@ -94,6 +94,16 @@ capacity m_j into slots of capacity B. By max-flow min-cut that is, for all sets
 so that what is left is a knapsack over a with these rows, separated by a maximum flow. The flow is
 whole where the capacities are (`alloc.solving.admission.flow`).
 
+Plans: where jobs may pause and change at no cost and only values count, a column may be one plan p
+of one job, its configurations in all of its slots (Dantzig and Wolfe 1960):
+
+    max sum_p w_p z_p,   sum_p a_ptr z_p <= B_r  for all t, r,   sum_{p of j} z_p <= 1  for all j
+
+For any prices q >= 0 the value is at most ``sum_tr B_r q_tr + sum_j max(0, w_j - k_j(q))`` with
+k_j(q) the price of the cheapest plan, a dynamic program over the work done
+(`alloc.models.admission.plans`). Jobs of which no windows overlap share no row, so that a queue
+falls into parts (`alloc.solving.admission.parts`).
+
 Size: sum_j |T_j| |C_j| + |J| binaries; |J| with linear tables.
 
 Complexity: NP-hard, already with one slot (knapsack) and for non-concave tables with equal values;
@@ -104,7 +114,8 @@ learning", ASPLOS 2023 (minimum satisfactory share); Gao et al., "Chronus: a nov
 scheduler for deep learning training jobs", SoCC 2021 (leases, an integer program); Horn, "Some
 simple scheduling algorithms", Naval Research Logistics 21 (1974) (preemptive deadlines by flow);
 Baptiste, Le Pape, Nuijten, "Satisfiability tests and time-bound adjustments for cumulative
-scheduling problems", Annals of OR 92 (1999).
+scheduling problems", Annals of OR 92 (1999); Dantzig, Wolfe, "Decomposition principle for linear programs", Operations
+Research 8 (1960).
 """
 
 from importlib import import_module

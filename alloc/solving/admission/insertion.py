@@ -30,7 +30,7 @@ _NOISE = 0.2
 """How far the order of those who ask is left to chance, in parts of what they gain."""
 _PATIENCE = 60
 """Rounds without a gain for each job, after which nothing more is expected."""
-_MOST_MET = 4_000
+_MAX_MET = 4_000
 """Most plans that are kept for a choice among them, the last ones."""
 
 
@@ -145,7 +145,7 @@ class Insertion:
             key = (self.part.jobs[i], self.plans[i])
             self.met.pop(key, None)
             self.met[key] = None
-        while len(self.met) > _MOST_MET:
+        while len(self.met) > _MAX_MET:
             del self.met[next(iter(self.met))]
 
     def _let_in(self, asking: list[int], first: int | None = None) -> list[int]:

@@ -23,8 +23,8 @@ _FIRST_SHARE, _CHOOSE_SHARE = 0.25, 0.7
 """Parts of what a part then has: to let jobs in before the choice; and of what is left, to choose.
 The integer program gains most from plans that stood beside each other in good answers."""
 _AT_ONCE = 160
-"""Jobs that choose at once, in parts of more than three times as many: HiGHS came within a hundredth
-for 449 jobs in twenty seconds of CPU time, and for 530 jobs on six times the slots not near."""
+"""Jobs that choose at once, in parts of more than three times as many: HiGHS came within a
+hundredth for 449 jobs in twenty seconds of CPU time; for 530 on six times the slots not near."""
 
 
 def columns_apply(data: AdmissionData) -> bool:
@@ -54,6 +54,14 @@ def parts_of(data: AdmissionData) -> list[list[int]]:
         parts[-1].append(j)
         end = max(end, stop)
     return sorted(parts, key=len)
+
+
+def _plans(data: AdmissionData, held: Iterable[Held]) -> dict[int, Plan]:
+    """Return what jobs hold as plans, by position."""
+    found: dict[int, list[tuple[int, int]]] = {}
+    for j, t, c in held:
+        found.setdefault(j, []).append((t - data.slots(j).start, c))
+    return {j: tuple(sorted(plan)) for j, plan in found.items()}
 
 
 class Parts:
@@ -88,7 +96,7 @@ class Parts:
     ) -> None:
         self.settings, self.rounded, self.report = settings, rounded, report
         self.parts = [PlanColumns(data, jobs, report) for jobs in parts_of(data)]
-        answers = list(known)
+        answers = [_plans(data, held) for held in known]
         self.answers = [part.best_of(answers) for part in self.parts]
 
     @property

@@ -11,7 +11,7 @@ smoothed towards the best known (Wentges 1997). An integer program then chooses 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -40,6 +40,8 @@ _FAR = 0.3
 """Part of its job's worth by which a column may cost too much and still be chosen from."""
 _CHOICE_GAP = 1e-3
 """Relative gap at which a choice among columns is good enough: the bound is not its own."""
+_ROUNDING = 1e-12
+"""Part of a capacity that is rounding of a sum."""
 
 _Key = tuple[int, Plan]
 
@@ -95,9 +97,9 @@ class PlanColumns:
         self.duals: Array = np.zeros(len(upper))
         self.prices: Array = np.zeros((self.slots, len(rows)))
 
-    def best_of(self, known: Iterable[Iterable[Held]]) -> dict[int, Plan]:
+    def best_of(self, known: Iterable[Mapping[int, Plan]]) -> dict[int, Plan]:
         """Return the best of some answers to this part, and make columns of all."""
-        found = [self._plans(held) for held in known]
+        found = [self._own(plans) for plans in known]
         for plans in found:
             self.add(plans.items())
         return max(found, key=self.value, default={})
@@ -117,15 +119,12 @@ class PlanColumns:
         ends = range(size, len(order) + size // 2, size // 2)
         return [set(order[max(end - size, 0) : end]) for end in ends]
 
-    def _plans(self, held: Iterable[Held]) -> dict[int, Plan]:
+    def _own(self, plans: Mapping[int, Plan]) -> dict[int, Plan]:
         """Return the plans of the part's jobs that do all their work, by position."""
-        own: dict[int, list[tuple[int, int]]] = {}
-        for j, t, c in held:
-            if j in self.position:
-                own.setdefault(j, []).append((t - self.data.slots(j).start, c))
-        found = {j: tuple(sorted(plan)) for j, plan in own.items()}
         return {
-            j: plan for j, plan in found.items() if self.problems[self.position[j]].is_done_by(plan)
+            j: plans[j]
+            for i, j in enumerate(self.jobs)
+            if j in plans and self.problems[i].is_done_by(plans[j])
         }
 
     def add(self, plans: Iterable[tuple[int, Plan]]) -> int:
@@ -257,6 +256,8 @@ class PlanColumns:
         free = np.array([among is None or j in among for j, _ in keys], dtype=bool)
         worth_it = self.duals @ model.matrix - model.cost <= _FAR * model.cost
         at = np.flatnonzero(free & (standing | worth_it))
+        if not len(at) or settings.time_is_up():
+            return start, False
         smaller = replace(
             model,
             cost=model.cost[at],
@@ -277,6 +278,10 @@ class PlanColumns:
         raw = highs.solve(smaller, options)
         stopped = raw.limit == "interrupt"
         if raw.values is None:
+            return start, stopped
+        # The solver's rows have a tolerance, and capacities have none but rounding.
+        over = smaller.matrix @ (raw.values > 0.5) - smaller.row_upper
+        if (over > _ROUNDING).any():
             return start, stopped
         kept = {j: plan for j, plan in start.items() if among is not None and j not in among}
         chosen = kept | dict(keys[k] for k in at[raw.values > 0.5])
