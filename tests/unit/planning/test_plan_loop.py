@@ -457,7 +457,7 @@ def test_a_plan_that_holds_is_kept_where_the_next_one_cannot_be_measured(
 ) -> None:
     """What is found is not lost with an error; without a plan that holds the error is said."""
 
-    def refuse(*given: object) -> None:
+    def refuse(*given: object, surely: bool) -> None:
         raise InstanceError("misses the goal with any number of hosts")
 
     monkeypatch.setattr("alloc.planning.loop.learn", refuse)
