@@ -139,6 +139,28 @@ def test_ten_jobs_on_ten_gpus_are_proved_by_layers_alone(monkeypatch):
     assert outcome.bound_proof == "recomputed"
 
 
+@pytest.mark.parametrize("objective", ["makespan", "weighted_jct"])
+def test_ctrl_c_in_a_pass_keeps_what_the_one_before_found(monkeypatch, objective):
+    sweep, values = Layers.sweep, []
+
+    def pressed(self, width, value, least):
+        if values:
+            raise KeyboardInterrupt
+        swept = sweep(self, width, value, least)
+        assert swept.plan is not None
+        values.append(swept.plan.value(self.steps.data.problem, objective))
+        return swept
+
+    monkeypatch.setattr(Layers, "sweep", pressed)
+    monkeypatch.setattr(_Search, "_ask_cpsat", lambda *args, **kwargs: "time")
+    problem = generate_dags(num_jobs=10, num_gpus=10, seed=3)
+    outcome = schedule_project(problem, objective, Settings(600.0), None, lambda line: None)
+    assert outcome.limit == "interrupt"
+    assert outcome.solution is not None
+    assert outcome.solution.value(problem, objective) == pytest.approx(values[0])
+    assert outcome.bound <= values[0]
+
+
 def test_a_schedule_between_whole_times_is_put_on_them_before_its_value_counts():
     """Its value is no whole multiple: without that a better one would count as none."""
     jobs = tuple(ProjectJob(f"j{k}", 0.0, 1.0 + k) for k in range(3))

@@ -119,11 +119,11 @@ class Steps:
         self.job_of = np.array(data.problem.job_of)
         jobs = len(data.problem.jobs)
         self.of_job = np.arange(jobs)[:, None] == self.job_of
-        self.befores = [np.array(before, np.int64) for before in data.problem.predecessors]
+        self.waits_for = [np.array(before, np.int64) for before in data.problem.predecessors]
         # The last stages of a job decide when it ends; if there is one, it alone.
         sinks = [[k for k in np.flatnonzero(own) if not data.successors[k]] for own in self.of_job]
         self._many_ends = [j for j in range(jobs) if len(sinks[j]) > 1]
-        self._waiting = [k for k in range(self.size) if len(self.befores[k])]
+        self._waiting = [k for k in range(self.size) if len(self.waits_for[k])]
 
     @property
     def fit(self) -> bool:
@@ -161,7 +161,7 @@ class Steps:
             The activity.
         """
         found = np.full(len(plans), self.release[k])
-        for p in self.befores[k]:
+        for p in self.waits_for[k]:
             np.maximum(found, plans.ends[:, p], out=found)
         return found
 
@@ -196,7 +196,7 @@ class Steps:
             left = self.budgets - plans.spent - ~plans.started @ self.least_amounts
         for k in range(self.size):
             open_ = ~plans.started[:, k]
-            for p in self.befores[k]:
+            for p in self.waits_for[k]:
                 open_ &= plans.started[:, p]
             if not open_.any():
                 continue

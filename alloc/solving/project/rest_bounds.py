@@ -162,7 +162,7 @@ class PathsAndWork:
         starts = np.zeros((count, steps.size), np.int64)
         for k in steps.data.problem.order:
             start = soonest_of(steps, plans, k)
-            for p in steps.befores[k]:
+            for p in steps.waits_for[k]:
                 # Of those that have started the end is in the start already.
                 np.maximum(
                     start, starts[:, p] + self.shortest[p], out=start, where=~plans.started[:, p]
