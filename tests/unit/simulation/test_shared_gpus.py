@@ -202,7 +202,9 @@ def test_a_function_that_returns_jobs_is_refused_at_its_first_decision(answer):
         times.append(state.now_s)
         return answer(state)
 
-    with pytest.raises(UnsupportedFeatureError, match=r"rule does not look at interference.*\"v100"):
+    with pytest.raises(
+        UnsupportedFeatureError, match=r"rule does not look at interference.*\"v100"
+    ):
         simulate(problem, rule)
     assert times == [0.0]
 

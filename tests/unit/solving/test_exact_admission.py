@@ -188,7 +188,7 @@ def test_what_is_no_pure_admission_gets_a_bound_and_a_reason(
     )
     cases = {
         "goal has the term moves": (base, "gpus_placed + moves"),
-        'job "one" runs and may move': (base.replace(running=at), "gpus_placed"),
+        'job "one" runs and may move': (base.replace(running=at, moves=Moves()), "gpus_placed"),
         "there are affinities": (
             base.replace(affinities=(Affinity("apart", "host", ("one", "two")),)),
             "gpus_placed",
