@@ -48,9 +48,9 @@ from alloc.problems.right_sizing.problem import PlanningProblem
 # which capacity is measured say: any part makes the model add a host.
 _LEAST_STEP = 0.05
 
-# Hosts by which a pool requires more than it had for the last plan, if by then no plan held and a
-# goal was missed or nearly so: what is nearly enough is as likely as not missed by other draws, and
-# of a dozen such pools one always is. There is no later plan to mend it, and a host costs little.
+# Hosts by which a pool that missed a goal, or nearly did, requires more than it had if the next
+# plan is the last: what is nearly enough is as likely as not missed by other draws, and of a dozen
+# such pools one always is. There is no later plan to mend it, and a host costs little.
 _SURE_STEP = 1.0
 
 # GPUs by which a buffer must be too small to be worth another solve.
@@ -141,8 +141,9 @@ def learn(
         The draw by which they were replayed. What a regime requires that missed a goal is measured
         by it too: other draws may be kinder, and the next verdict is by another one.
     surely
-        Whether the next plan is the last and none held. Then what a regime requires that missed a
-        goal, or nearly did, is measured by all draws until now, and it is a host more than it had.
+        Whether the next plan is the last and this one missed. Then what a regime requires that
+        missed a goal, or nearly did, is measured by all draws until now, and it is a host more than
+        it had.
     """
     seen = [one for _, measured in replayed for one in measured]
     knowledge.held |= bool(seen) and all(one.holds for one in seen)

@@ -131,10 +131,10 @@ def plan_and_replay(
     pools by that (`alloc.planning.buffers.priced`). From several of these plans on they stay there,
     and the model keeps capacity buffers: what the classes that share a pool require together by a
     queueing formula, corrected by what the simulator measures in the pools of the plans, up or
-    down. The cheapest of these is replayed. If none held until the last iteration, its plan stays
-    in the places of the one before, and whoever missed a goal there, or nearly did, is given a host
-    more. The answer is the cheapest plan whose goals hold. Every iteration draws jobs of its own,
-    and capacity is measured by draws of before: no plan is judged by what it was made for.
+    down. The cheapest of these is replayed. If the last plan but one misses a goal, the last stays
+    in its places, and whoever missed a goal there, or nearly did, is given a host more. The answer
+    is the cheapest plan whose goals hold. Every iteration draws jobs of its own, and capacity is
+    measured by draws of before: no plan is judged by what it was made for.
 
     Parameters
     ----------
@@ -198,7 +198,7 @@ def _iterate(
         tell(f"iteration {number}: solving the plan")
         last = _last_plan(iterations)
         solves = IterationSolves(problem, shared, knowledge, solve, settings, seconds)
-        is_last_chance = number == max_iterations and not any(one.holds for one in iterations)
+        is_last_chance = number == max_iterations and last is not None and bool(last.missed)
         try:
             now, result = _solved(solves, last, number, measured_only, is_last_chance)
         except KeyboardInterrupt:
@@ -230,7 +230,7 @@ def _iterate(
             tell(f"iteration {number}: measuring the capacity that is required")
             found = tuple(zip(operations, measured, strict=True))
             asked = margins(now).keys()
-            surely = number + 1 == max_iterations and not any(before.holds for before in iterations)
+            surely = number + 1 == max_iterations and bool(done.missed)
             try:
                 learn(knowledge, shared, asked, every, found, settings, number, surely=surely)
             except InstanceError:

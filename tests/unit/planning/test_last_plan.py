@@ -1,4 +1,4 @@
-"""The last plan, if none held before: nothing new is tried, and nothing is left to luck."""
+"""The last plan, if the one before missed: nothing new is tried, and nothing is left to luck."""
 
 from __future__ import annotations
 
