@@ -33,13 +33,14 @@ from __future__ import annotations
 import dataclasses
 import math
 import time
+from itertools import combinations
 
 import numpy as np
 
 from alloc.backends import highs
 from alloc.certificate import Limit
 from alloc.errors import OutOfTime
-from alloc.models.right_sizing.data import SizingData
+from alloc.models.right_sizing.data import Array, SizingData
 from alloc.models.right_sizing.reading import read_plan
 from alloc.problems.right_sizing.plan import Plan
 from alloc.result import Sensitivity
@@ -61,6 +62,10 @@ _BEFORE_ROWS = 1e-3
 """Relative gap to which the relaxation is closed before these rows: more is lost with the first."""
 _SHARE_OF_FIRST_PROOF = 0.15
 """Of the time left, for a first integer program: with these rows it knows well what to open."""
+_SHARE_OF_WAIVERS = 0.4
+"""Of the time left, for the relaxations of sets of scenarios that may be waived."""
+_MAX_WAIVERS = 12
+"""Such sets, and scenarios, up to which each has a relaxation of its own: about a second each."""
 _ATTEMPTS_AT_START = 2
 """Times that the dive at the start goes on when its plans go short."""
 _MAX_FAILURES = 2
@@ -133,11 +138,52 @@ class Decomposition:
             point = relaxation.relaxed_point
             self.candidates.seen[: len(self.candidates.switches)] |= point[at] > _OPEN
             self.candidates.add_pool_closing_cuts(point)
+        if not relaxation.closed():
+            self._learn_what_is_waived(_SHARE_OF_WAIVERS * relaxation.seconds_left())
         if start is not None and len(relaxation.first.sent) and not relaxation.closed():
             # Where margins were kept before, some more hosts may do.
             known = relaxation.completing.complete(relaxation.completing.from_plan(start))
             self.candidates.dive(known, _ATTEMPTS_AT_START)
         return self._search()
+
+    def _learn_what_is_waived(self, seconds: float) -> None:
+        """Close the relaxation for each set of scenarios that may be waived, if they are few.
+
+        Cuts around a little of every waiver promise too much where one is decided on.
+        """
+        relaxation = self.relaxation
+        waive, sets = relaxation.first.waive, self._waivers()
+        if not sets:
+            return
+        ends = time.perf_counter() + seconds
+        for waived in sets:
+            left = ends - time.perf_counter()
+            if left < 2 * relaxation.seconds_to_value:
+                break
+            relaxation.master.fix(waive, waived, waived)
+            share = max(left / len(sets), relaxation.seconds_to_value)
+            if relaxation.relax(None, MAX_STEPS, relaxation.gap / 5, share) is not None:
+                relaxation.aggregate_cuts(keep=True)
+        relaxation.master.release(waive)
+        relaxation.say("waivers")
+
+    def _waivers(self) -> list[Array]:
+        """Return the largest sets of scenarios that may be waived; none if they are many."""
+        problem = self.relaxation.data.problem
+        chances = [scenario.probability for scenario in problem.scenarios]
+        if not problem.epsilon or len(chances) > _MAX_WAIVERS:
+            return []
+        limit = problem.epsilon + 1e-9  # as (C8) has it
+        largest = []
+        for size in range(len(chances) + 1):
+            for chosen in combinations(range(len(chances)), size):
+                left = limit - sum(chances[w] for w in chosen)
+                others = [chance for w, chance in enumerate(chances) if w not in chosen]
+                if left >= 0 and min(others, default=math.inf) > left:
+                    largest.append(chosen)
+        if len(largest) > _MAX_WAIVERS:
+            return []
+        return [np.isin(np.arange(len(chances)), chosen).astype(float) for chosen in largest]
 
     def _search(self) -> Limit | None:
         """Turn between dives for plans and proofs, until the gap is closed."""

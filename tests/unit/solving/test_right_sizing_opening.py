@@ -1,6 +1,8 @@
-"""Rows that tie jobs to open pools allow in each block what its own demand is."""
+"""What the relaxation learns of open pools, by the demand of each block, and of waivers."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,6 +12,7 @@ from alloc.models.right_sizing import SizingData
 from alloc.result import Limits
 from alloc.solving.outcome import Settings
 from alloc.solving.right_sizing.blocks import BlockSolver
+from alloc.solving.right_sizing.decomposition import Decomposition
 from alloc.solving.right_sizing.method import right_size
 from alloc.solving.right_sizing.relaxation import Relaxation
 
@@ -64,6 +67,36 @@ def test_slopes_and_values_of_cuts_say_the_same(seed: int) -> None:
 def test_growing_demand_is_answered_as_by_one_program() -> None:
     problem = generate_planning("grows", num_host_types=3, num_sites=2, num_quarters=3, growth=0.5,
                                 num_classes=5, num_scenarios=3, failures=1, seed=7)  # fmt: skip
+    one, two = (
+        right_size(problem, method=method, limits=Limits(gap=1e-5)).certificate
+        for method in ("extensive", "decomposition")
+    )
+    assert two.objective == pytest.approx(one.objective, rel=3e-5)
+    assert max(one.bound, two.bound) <= min(one.objective, two.objective) * (1 + 1e-7)
+
+
+def test_the_largest_sets_of_scenarios_that_may_be_waived() -> None:
+    problem = generate_planning("waived", num_host_types=2, num_sites=2, num_quarters=1,
+                                num_classes=2, num_scenarios=3, seed=1)  # fmt: skip
+    chances = (0.5, 0.3, 0.2)
+    scenarios = tuple(
+        replace(scenario, probability=chance)
+        for scenario, chance in zip(problem.scenarios, chances, strict=True)
+    )
+
+    def sets(epsilon: float) -> list[list[float]]:
+        data = SizingData(problem.replace(scenarios=scenarios, epsilon=epsilon))
+        return [waived.tolist() for waived in Decomposition(data, Settings(60.0), 1e-4)._waivers()]
+
+    assert sets(0.0) == []
+    assert sets(0.1) == [[0.0, 0.0, 0.0]]
+    assert sets(0.3) == [[0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]
+    assert sets(0.5) == [[1.0, 0.0, 0.0], [0.0, 1.0, 1.0]]
+
+
+def test_a_plan_that_waives_is_proved_as_by_one_program() -> None:
+    problem = generate_planning("waived", num_host_types=3, num_sites=2, num_quarters=2,
+                                num_classes=5, num_scenarios=4, epsilon=0.5, seed=3)  # fmt: skip
     one, two = (
         right_size(problem, method=method, limits=Limits(gap=1e-5)).certificate
         for method in ("extensive", "decomposition")
