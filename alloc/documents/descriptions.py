@@ -69,7 +69,7 @@ DESCRIPTIONS: Mapping[str, Mapping[str, str]] = {
         "level holds tasks of two of them.",
     },
     "alloc.problems.allocation.terms:Moves": {
-        "": "What an allocation may do to the jobs that run.",
+        "": "What a placement may do to the jobs that run; without it they stay.",
         "evict": "Whether running preemptible jobs may be stopped.",
     },
     "alloc.problems.allocation.outages:Outage": {
