@@ -306,3 +306,30 @@ def test_an_interrupt_loses_no_schedule_of_packed_hosts(monkeypatch: pytest.Monk
     assert result.certificate.limit == "interrupt"
     assert result.objective is not None
     assert result.objective <= packed[0]
+
+
+def test_hosts_that_are_packed_again_exchange_and_an_interrupt_loses_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Without a first packing and without listing, all packings are those that come again."""
+    instance = generated("24 on 4", num_jobs=24, num_hosts=4, seed=22)
+    packed: list[float] = []
+    plan = Packing.plan
+
+    def at_most_five(self: Packing, guess: float, prices: TimePrices | None) -> Plan | None:
+        if len(packed) == 5:
+            raise KeyboardInterrupt
+        found = plan(self, guess, prices)
+        assert found is not None
+        packed.append(float(found.completion.max()))
+        return found
+
+    monkeypatch.setattr(Packing, "plan", at_most_five)
+    monkeypatch.setattr(Exchanges, "run", lambda self, is_good: None)
+    for name, value in (("_FAILURES", 0), ("MAX_JOBS", 0), ("_PATIENCE", 20)):
+        monkeypatch.setattr(f"alloc.solving.moldable.method.{name}", value)
+    result = alloc.solve(instance, "moldable", limits=alloc.Limits(seconds=600.0))
+    assert result.certificate.limit == "interrupt"
+    assert len(packed) == 5
+    assert result.objective is not None
+    assert result.objective <= min(packed)
