@@ -38,7 +38,7 @@ _ASCENT, _SLICE = 0.3, 0.5
 _FIRST_ROUNDS = 250
 """Rounds of the ascent before the first layers: they are three quarters of the time of a proof, and
 most proofs need no more; where one does, the ascent goes on."""
-_LAYERS, _AGAIN = 0.5, 3.0
+_LAYERS, _AGAIN = 0.5, 6.0
 """Of the time left, for layers of partial plans; no pass begins that may take so many times as long
 as the one before and has less time than that: half a pass finds nothing."""
 _BY_BOUND = 0.75
