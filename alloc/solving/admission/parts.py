@@ -161,6 +161,8 @@ class Parts:
 
     def _let_in(self, k: int, settings: Settings) -> None:
         part = self.parts[k]
+        if settings.time_is_up():
+            return
         search = Insertion(part, self.answers[k], settings.seed)
         try:
             search.run(settings, self._enough(k))
