@@ -34,8 +34,9 @@ _CLOSE = 1e-5
 _SMOOTHING = 0.6
 _MEANS = 1e-6
 """Part of a job's worth by which a plan must cost less to be a column."""
-_SHRUNK, _MAX_STALLED = 0.95, 4
-"""Column generation ends when so many rounds in a row left more than this part of the gap."""
+_SHRUNK, _MAX_STALLED, _NEAR = 0.95, 4, 0.01
+"""Column generation ends when so many rounds in a row left more than this part of the gap, and the
+gap is no more than this part of the bound: first rounds gain little where few jobs are refused."""
 _FAR = 0.3
 """Part of its job's worth by which a column may cost too much and still be chosen from."""
 _CHOICE_GAP = 1e-3
@@ -213,7 +214,7 @@ class PlanColumns:
                 gap = min(gap, left)
                 if (
                     (not new and smoothing == 0.0)
-                    or stalled >= _MAX_STALLED
+                    or (stalled >= _MAX_STALLED and left <= _NEAR * self.bound)
                     or left <= _CLOSE * self.bound
                     # No bound of columns is below their value.
                     or rounded(value) >= rounded(self.bound)
