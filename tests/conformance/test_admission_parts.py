@@ -177,7 +177,7 @@ def test_a_round_that_is_broken_off_leaves_the_answer_before_it(
     made = queue_of_tables(5, 14, 12)
     data = admission_data(made, "value")
     part = max((PlanColumns(data, own, print) for own in parts_of(data)), key=lambda p: len(p.jobs))
-    part.generate(Settings(5.0))
+    part.generate(Settings(5.0), math.floor)
     search = Insertion(part, {}, 0)
     search.run(Settings(0.0), math.inf)
     before = search.answer

@@ -109,7 +109,7 @@ class Parts:
         """Search all parts; return whether Ctrl-C ended that. It may also be raised."""
         left = [k for k, part in enumerate(self.parts) if len(self.answers[k]) < len(part.jobs)]
         for k, own in self._in_turn(left, _GENERATE_SHARE):
-            self.parts[k].generate(own)
+            self.parts[k].generate(own, self.rounded)
         left = [k for k in left if not self._is_proved(k)]
         for k, own in self._in_turn(left, 1.0):
             part = self.parts[k]
@@ -161,6 +161,8 @@ class Parts:
 
     def _let_in(self, k: int, settings: Settings) -> None:
         part = self.parts[k]
+        if settings.time_is_up():
+            return
         search = Insertion(part, self.answers[k], settings.seed)
         try:
             search.run(settings, self._enough(k))

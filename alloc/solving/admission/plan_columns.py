@@ -11,7 +11,7 @@ smoothed towards the best known (Wentges 1997). An integer program then chooses 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -29,13 +29,14 @@ from alloc.solving.outcome import Progress, Settings
 _STEPS = (400, 4_000, 16_000)
 """Steps of a job's need: first for all jobs, then for those that may be worth their price, where a
 plan of ten slots is known to a quarter of a hundredth, and for the last bound, to less."""
-_CLOSE = 1e-3
-"""Part of the bound by which it may stay above the columns: less than a job of most parts."""
+_CLOSE = 1e-5
+"""Part of the bound by which it may stay above the columns, where no rounding says that it may."""
 _SMOOTHING = 0.6
 _MEANS = 1e-6
 """Part of a job's worth by which a plan must cost less to be a column."""
-_SHRUNK, _MAX_STALLED = 0.95, 4
-"""Column generation ends when so many rounds in a row left more than this part of the gap."""
+_SHRUNK, _MAX_STALLED, _NEAR = 0.95, 4, 0.01
+"""Column generation ends when so many rounds in a row left more than this part of the gap, and the
+gap is no more than this part of the bound: first rounds gain little where few jobs are refused."""
 _FAR = 0.3
 """Part of its job's worth by which a column may cost too much and still be chosen from."""
 _CHOICE_GAP = 1e-3
@@ -183,10 +184,17 @@ class PlanColumns:
                 new.append((j, found.plan))
         return proved - float(self.extra.sum()), self.add(new)
 
-    def generate(self, settings: Settings) -> None:
+    def generate(self, settings: Settings, rounded: Callable[[float], float]) -> None:
         """Generate columns until the bound no longer comes closer.
 
         The bound is `bound`; it holds when time is up, too.
+
+        Parameters
+        ----------
+        settings
+            Limits.
+        rounded
+            Returns the largest value that a bound leaves open.
         """
         best, stalled, smoothing = self._first_prices(), 0, 1.0
         gap, rounds, shape = math.inf, 0, best.shape
@@ -206,8 +214,10 @@ class PlanColumns:
                 gap = min(gap, left)
                 if (
                     (not new and smoothing == 0.0)
-                    or stalled >= _MAX_STALLED
+                    or (stalled >= _MAX_STALLED and left <= _NEAR * self.bound)
                     or left <= _CLOSE * self.bound
+                    # No bound of columns is below their value.
+                    or rounded(value) >= rounded(self.bound)
                 ):
                     break
                 smoothing = _SMOOTHING if new else 0.0
