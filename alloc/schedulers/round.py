@@ -27,8 +27,8 @@ from alloc.workload import Configuration
 Watch = Callable[[str, str], None]
 """Told of each task that is given out, as it is: job id and role."""
 
-
 _ROLES = (SERVER, WORKER)
+Tasks = tuple[TaskPlacement, ...]
 
 
 class Round:
@@ -378,31 +378,20 @@ class Round:
             and set(current.tasks) != set(assignment.tasks)
         )
 
-    def _placements(
-        self, workers_on: Sequence[int], servers_on: Sequence[int]
-    ) -> tuple[TaskPlacement, ...]:
+    def _placements(self, workers_on: list[int], servers_on: list[int]) -> Tasks:
         """Return tasks on hosts in the order of hosts and roles, "ps" before "worker"."""
         hosts = self.hosts
         if len(workers_on) == len(servers_on) == 1:
             first, second = 2 * servers_on[0], 2 * workers_on[0] + 1
             if second < first:
                 first, second = second, first
-            alone = hosts.alone
-            return (
-                alone[first] or self._placement(first, 1),
-                alone[second] or self._placement(second, 1),
-            )
+            one = hosts.alone[first] or self._placement(first, 1)
+            return one, hosts.alone[second] or self._placement(second, 1)
         counts: dict[int, int] = {}
-        for h in servers_on:
-            counts[2 * h] = counts.get(2 * h, 0) + 1
-        for h in workers_on:
-            counts[2 * h + 1] = counts.get(2 * h + 1, 0) + 1
-        return tuple(
-            [
-                hosts.placements.get(item) or self._placement(*item)
-                for item in sorted(counts.items())
-            ]
-        )
+        for k in [*(2 * h for h in servers_on), *(2 * h + 1 for h in workers_on)]:
+            counts[k] = counts.get(k, 0) + 1
+        its, known = sorted(counts.items()), hosts.placements
+        return tuple([known.get(item) or self._placement(*item) for item in its])
 
     def _placement(self, key: int, count: int) -> TaskPlacement:
         """Return tasks on a host that were not met before; the key is as in `LeastLoaded`."""
@@ -467,7 +456,7 @@ class Round:
         if before is not None:
             pool.release(view.configurations[before], grant.tasks)
         current = view.current
-        tasks: tuple[TaskPlacement, ...] | None
+        tasks: Tasks | None
         if (
             current is not None
             and current.configuration == c
@@ -477,9 +466,9 @@ class Round:
             tasks = current.tasks
             pool.take(configuration, tasks)
         else:
-            tasks = None
-            if not self._too_large(configuration):
-                tasks = pool.place(configuration, required=view.placement.required)
+            fits = not self._too_large(configuration)
+            required = view.placement.required
+            tasks = pool.place(configuration, required=required) if fits else None
         if tasks is None:
             if before is not None:
                 pool.take(view.configurations[before], grant.tasks)

@@ -404,27 +404,25 @@ def test_a_job_that_changes_hosts_waits_again_in_simulator_and_checker():
 @pytest.mark.parametrize(("back_s", "end_s"), [(2.25, 9.125), (4.0, 10.875), (5.5, 9.0)])
 def test_a_gpu_that_did_not_arrive_moves_again_in_simulator_and_checker(back_s, end_s):
     """A job leaves a GPU for a moment while that moves to it, and comes back: it waits again."""
-    instance = one_gpu_jobs(2, 1, 2.0, 4.0)
-    hop_s = back_s - 0.125
+    instance, hop_s = one_gpu_jobs(2, 1, 2.0, 4.0), back_s - 0.125
 
     def hop(state: ClusterState) -> Decision:
         """Run q on the first host once p is gone, but for a moment on the second."""
-        away = hop_s <= state.now_s < back_s
         views = [view for view in state.jobs if view.id == "p"] or list(state.jobs)
-        host = "host-1" if away else "host-0"
-        later = [moment_s for moment_s in (hop_s, back_s) if moment_s > state.now_s]
-        return Decision(
-            tuple(Assignment(view.id, 0, alone(host)) for view in views),
-            wake_s=later[0] if later else None,
-        )
+        later = [s for s in (hop_s, back_s) if s > state.now_s]
+        where = alone("host-1" if hop_s <= state.now_s < back_s else "host-0")
+        going = tuple(Assignment(view.id, 0, where) for view in views)
+        return Decision(going, wake_s=min(later, default=None))
 
     run = simulate(instance, hop)
     assert run.completion_s == {"p": 2.0, "q": end_s}
     assert run.verified
     assert [r.start_s for r in run.schedule.runs] == [0.0, 2.0, hop_s, back_s]
-    soon = [dataclasses.replace(r, end_s=min(r.end_s, back_s + 3.9)) for r in run.schedule.runs]
-    codes = {v.code for v in alloc.verify(instance, Schedule(tuple(soon)))}
-    assert codes == (set() if back_s > 5 else {"incomplete"})
+    (*others, last) = run.schedule.runs
+    soon = Schedule((*others, dataclasses.replace(last, end_s=min(end_s, back_s + 3.9))))
+    assert {v.code for v in alloc.verify(instance, soon)} == (
+        {"incomplete"} if back_s < 5 else set()
+    )
 
 
 @pytest.mark.parametrize(
