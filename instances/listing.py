@@ -63,10 +63,9 @@ def listing() -> Mapping[str, Listed]:
             for one in raw["instances"]
         }
     except (KeyError, TypeError, AttributeError):
-        from alloc.instances.catalogue import read_manifest
-
-        read_manifest(path)  # says what is wrong, and where
-        raise InstanceError(f"{path}: is no manifest; install alloc again.") from None
+        raise InstanceError(
+            f"{path}: is no manifest of the library; install alloc again."
+        ) from None
 
 
 def ids(kind: str) -> tuple[str, ...]:
