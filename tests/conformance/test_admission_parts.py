@@ -98,6 +98,7 @@ def queue(rng: Random, *, promised: bool) -> Instance:
     return Instance("queue", topology, tuple(jobs), slot_s=HOUR)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("promised", [False, True])
 def test_parts_enclose_what_enumeration_finds(promised: bool) -> None:
     """The value is the truth, and the bound, all in all, closer than that of the program."""
@@ -125,6 +126,7 @@ def test_parts_enclose_what_enumeration_finds(promised: bool) -> None:
     assert truth < sum(bounds) < 0.99 * sum(relaxed)
 
 
+@pytest.mark.long
 def test_large_queues_take_this_way_and_end_where_the_program_does(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

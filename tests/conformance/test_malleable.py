@@ -262,6 +262,7 @@ def test_auto_honours_deadlines(instance: Instance) -> None:
     assert certificate.bound <= optimum * (1 + 1e-6)
 
 
+@pytest.mark.long
 @few
 @given(tiny_plans(deadlines=False, restarts=True, max_jobs=2))
 def test_restart_costs_are_exact_in_models_and_bounded_by_auto(instance: Instance) -> None:
@@ -475,6 +476,7 @@ def test_the_enumerator_knows_a_case_done_by_hand() -> None:
     assert len(profiles(_one_gpu(job), job, 4)) == len(pairs)
 
 
+@pytest.mark.long
 def test_a_running_job_whose_hosts_are_not_said_pays_for_a_restart() -> None:
     """No hosts are the same as none. The checker knew, and the models did not: all stayed open.
 

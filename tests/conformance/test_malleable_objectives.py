@@ -126,6 +126,7 @@ def test_a_held_level_of_any_weight_is_one_to_the_master(weight: float) -> None:
         assert values == pytest.approx(expected, rel=1e-6, abs=1e-9 * weight)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("goal", ["mean_jct", "tardiness", "makespan + mean_jct"])
 def test_the_profiles_listed_for_a_proof_hold_the_optimum_on_any_grid(goal: str) -> None:
     """Also on a grid of work that proves less than another did: what it cuts off is its own."""

@@ -196,6 +196,7 @@ def test_a_gang_with_countless_placements_is_refused_by_models_and_solved_by_the
     assert result.bound <= 23.0
 
 
+@pytest.mark.long
 def test_a_comparison_takes_its_bound_from_gangs_that_run_once() -> None:
     instance = drawn(4, 5, hosts=1)
     table = compare(
@@ -362,6 +363,7 @@ def test_cpsat_in_slots_is_held_against_the_arrays() -> None:
     assert proof in ("recomputed", "confirmed")
 
 
+@pytest.mark.long
 def test_arrays_are_refused_in_continuous_time_and_where_memory_ends() -> None:
     with pytest.raises(UnsupportedFeatureError, match="set slot_s"):
         alloc.solve(drawn(1, 2), "moldable", "highs")

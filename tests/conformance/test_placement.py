@@ -203,6 +203,7 @@ def check(
             assert worse >= (value if stage.sense == "max" else stage.bound)
 
 
+@pytest.mark.long
 @few
 @given(tiny_placements(), st.sampled_from(GOALS))
 def test_every_models_finds_the_optimum(instance: Instance, goal: str) -> None:

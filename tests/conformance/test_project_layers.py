@@ -53,6 +53,7 @@ def asked(seed: int, objective: str):
     return (problem, steps, truth[0], value) if steps.fit else None
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("objective", OBJECTIVES)
 def test_all_layers_prove_what_enumeration_finds(objective):
     compared = 0
@@ -123,6 +124,7 @@ def test_layers_and_cpsat_agree_on_jobs_of_stages(objective, seed):
         assert swept.bound == pytest.approx(expected.objective, rel=1e-6, abs=1e-6)
 
 
+@pytest.mark.long
 def test_ten_jobs_on_ten_gpus_are_proved_by_layers_alone(monkeypatch):
     """CP-SAT left this one 11 % open after a minute."""
     problem = generate_dags(num_jobs=10, num_gpus=10, seed=2)
@@ -139,6 +141,7 @@ def test_ten_jobs_on_ten_gpus_are_proved_by_layers_alone(monkeypatch):
     assert outcome.bound_proof == "recomputed"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("objective", ["makespan", "weighted_jct"])
 def test_ctrl_c_in_a_pass_keeps_what_the_one_before_found(monkeypatch, objective):
     sweep = Layers.sweep

@@ -291,6 +291,7 @@ def test_paths_are_those_of_enumeration(seed):
     assert worst_ahead(graph, lambda view: cost[view.id]) == worst
 
 
+@pytest.mark.long
 def test_a_chain_of_thousands_of_stages_is_no_recursion():
     stages = [stage("0", work=1.0)]
     stages += [stage(str(k), str(k - 1), work=1.0) for k in range(1, 3000)]
@@ -456,6 +457,7 @@ def test_where_gpus_cannot_move_is_refused(change, part):
         of(stage("a"), **once).replace(**{"move_s": 1.0, **change})
 
 
+@pytest.mark.long
 def test_a_comparison_has_the_bound_of_stages():
     instance = generate_staged(num_jobs=3, stages=(2, 2), num_hosts=3, seed=2)
     table = compare([instance], ["fifo", "shortest-job"], time_limit_s=5.0)

@@ -104,6 +104,7 @@ def walk(command, path=("alloc",)):
         yield from walk(inner, (*path, name))
 
 
+@pytest.mark.long
 def test_every_command_and_option_is_in_the_reference():
     sections = {}
     for text in command_pages().values():

@@ -56,6 +56,7 @@ def test_importing_alloc_loads_next_to_nothing_of_the_standard_library():
     assert done.stdout.strip() == b"[]", done.stderr
 
 
+@pytest.mark.long
 def test_a_star_import_brings_the_public_names():
     done = run("from alloc import *; print(Instance.__name__, solve.__name__, 'Any' in vars())")
     assert done.stdout.strip() == "Instance solve False", done.stderr

@@ -256,6 +256,7 @@ def test_the_area_bound_stands_from_the_first_placement(seed: int) -> None:
     assert all(event.bound >= area for event in events)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("num_hosts", "seed"), [(30, 0), (30, 1), (30, 2), (50, 103), (50, 109)], ids=str
 )

@@ -56,6 +56,7 @@ def broken(run: Run, how: int) -> Run:
     return dataclasses.replace(run, **changes.get(how, {}))
 
 
+@pytest.mark.long
 @relaxed
 @given(
     instance=instances(quotas=False).map(runnable),

@@ -173,6 +173,7 @@ def test_any_bytes_are_refused(text: bytes | str) -> None:
         assert read(kind, text) is None
 
 
+@pytest.mark.long
 @fuzz
 @given(data=st.data())
 def test_any_solution_that_reads_can_be_judged(data: st.DataObject) -> None:

@@ -79,6 +79,7 @@ def test_solutions_and_results(data: st.DataObject, wild: bool) -> None:
     assert format_of("result").parse(valid("result", save(unsolved))) == unsolved
 
 
+@pytest.mark.long
 @thorough
 @given(st.booleans().flatmap(lambda wild: instances(wild=wild)))
 def test_topologies(instance: Instance) -> None:
@@ -87,6 +88,7 @@ def test_topologies(instance: Instance) -> None:
     assert format_of("topology").parse(valid("topology", save(topology))) == topology
 
 
+@pytest.mark.long
 @thorough
 @given(instances(max_jobs=5))
 def test_jobs_with_equal_configurations_share_them_after_reading(instance: Instance) -> None:
@@ -205,6 +207,7 @@ def _one_more_host(topology: Topology) -> Topology:
     return topology.replace(hosts=(*topology.hosts, type(host)("extra", host.type, host.domain)))
 
 
+@pytest.mark.long
 @settings(max_examples=40, deadline=None)
 @given(instances())
 def test_the_fingerprint_sees_every_field_of_the_problem(instance: Instance) -> None:

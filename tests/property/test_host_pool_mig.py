@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -50,6 +51,7 @@ def state(pool: HostPool) -> object:
     return pool.free.tolist(), shared, cut, asked
 
 
+@pytest.mark.long
 @settings(max_examples=150, deadline=None)
 @given(jobs, st.sampled_from(("best_fit", "least_loaded", "first_fit")))
 def test_what_is_placed_passes_the_judge_and_is_given_back(wanted, rule) -> None:

@@ -11,6 +11,7 @@ from alloc.problems.allocation.instance import Instance
 from alloc.verification import verify
 
 
+@pytest.mark.long
 @settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_drawn_allocations_fit_the_cluster(data: st.DataObject) -> None:

@@ -45,6 +45,7 @@ def test_itp_has_as_many_jobs_and_gpu_hours_as_its_authors_say() -> None:
     assert demand_of(tables[3][0]).peak_busy_gpus == 2025
 
 
+@pytest.mark.long
 def test_itp_variant_agrees_with_the_raw_tables() -> None:
     """ElasticFlow added columns to the same jobs; slack is 0.5 to 1.5 durations."""
     for raw in sorted((ITP / "raw").glob("*.csv.gz")):
@@ -106,6 +107,7 @@ def test_philly_has_the_known_jobs_and_virtual_clusters() -> None:
     assert (len(largest), demand_of(largest).peak_busy_gpus) == (41_226, 596)
 
 
+@pytest.mark.long
 def test_philly_offsets_agree_with_two_other_conversions() -> None:
     """VC 103959 as ElasticFlow and Gavel converted it, jobs of over an hour among others.
 

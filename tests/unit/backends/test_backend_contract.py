@@ -96,6 +96,7 @@ def test_a_limit_of_nodes_keeps_incumbent_and_bound_and_ends_at_the_same_place(s
     assert 0 < better < math.inf
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["highs", "cpsat"])
 def test_a_start_is_an_incumbent_from_the_first_moment(name):
     """A start that is good must not be lost, however short the time."""

@@ -59,6 +59,7 @@ def ctrl_c_while_it_runs(monkeypatch):
     monkeypatch.setattr(highspy, "Highs", Interrupted)
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("ctrl_c_while_it_runs")
 def test_without_being_asked_the_interrupt_is_raised(market_split):
     """Callers that look at no limit must not go on as if nothing had been said."""
@@ -66,6 +67,7 @@ def test_without_being_asked_the_interrupt_is_raised(market_split):
         highs.solve(market_split, SolverOptions(1.0))
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("ctrl_c_while_it_runs")
 def test_a_program_with_signals_of_its_own_keeps_them(market_split):
     """The server, or a notebook with its own way, decides what Ctrl-C means."""

@@ -192,6 +192,7 @@ def test_no_answer_is_worse_than_any_solution(nodes: int, monkeypatch: pytest.Mo
     assert (long > 0) == (nodes < 100)
 
 
+@pytest.mark.long
 def test_a_small_program_begins_with_any_solution_that_is_known() -> None:
     """Also where the lower limits are none; what is no solution proves nothing."""
     begun = 0

@@ -58,6 +58,7 @@ def test_the_mesh_has_six_nvlinks_a_gpu():
     assert rank_mapping.v100_mesh().num_gpus == 8
 
 
+@pytest.mark.long
 def test_the_mesh_is_proved_and_beats_the_naive_order(capsys):
     assert rank_mapping.main(["--only-mesh", "--limit", "30"]) == 0
     out = capsys.readouterr().out

@@ -21,6 +21,7 @@ def test_the_table_puts_schedulers_beside_the_optimum(run, instance_file):
         assert word in done.stdout
 
 
+@pytest.mark.long
 def test_json_is_one_document_with_every_row(run, instance_file):
     done = run("compare", instance_file, *PAIR, *ESTIMATES, "--seeds", 2, "--json")
     document = json.loads(done.stdout)

@@ -182,6 +182,7 @@ def test_an_answer_whose_file_ends_in_gz_is_compressed(run, tmp_path):
     assert json.loads(gzip.decompress(path.read_bytes()))["document"] == "plan-report"
 
 
+@pytest.mark.long
 def test_a_limit_that_left_nothing_is_said(run):
     result = run("plan", "planning-large", "--time-limit", 0.001, "-q")
     assert result.exit_code == 4

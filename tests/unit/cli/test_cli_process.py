@@ -87,6 +87,7 @@ IMPATIENT = "import alloc.cli.console as c; c.PATIENCE_S = 0.0; from alloc.cli i
 """The program with people who want to hear of everything, however short it takes."""
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("quiet", [False, True])
 def test_progress_goes_to_stderr_and_json_alone_to_stdout(quiet):
     words = ["solve", "elastic-tiny/01", "--json", *(["--quiet"] if quiet else [])]
@@ -100,6 +101,7 @@ def test_progress_goes_to_stderr_and_json_alone_to_stdout(quiet):
         assert "solving elastic-tiny/01: " in done.stderr
 
 
+@pytest.mark.long
 def test_a_reader_that_leaves_early_sees_no_traceback(program):
     # `alloc instances schema | head -1`
     process = program("instances", "schema", "result")

@@ -175,6 +175,7 @@ def test_a_conversion_that_cannot_be_is_refused(run, tmp_path, arguments, messag
     assert message in done.stderr
 
 
+@pytest.mark.long
 def test_a_list_may_come_from_a_pipe():
     """`kubectl get nodes -o json | alloc topology show -`."""
     command = [sys.executable, "-m", "alloc", "topology", "show", "-", "--json", "--name", "piped"]

@@ -78,6 +78,7 @@ def test_certificates_of_two_instances_differ():
     assert other.replace(objective=1.0, bound=1.0, seconds=seconds) != one.certificate
 
 
+@pytest.mark.long
 def test_the_instance_is_let_go_once_it_is_named():
     instance, result = solved()
     held = weakref.ref(instance)

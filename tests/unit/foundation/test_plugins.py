@@ -181,6 +181,7 @@ def run(script: str, variables: dict[str, str]) -> None:
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.long
 def test_an_installed_package_adds_a_family_a_reader_a_backend_and_a_scheduler(tmp_path: Path):
     (tmp_path / "announced.py").write_text(PACKAGE)
     (tmp_path / "announced_reader.py").write_text(READER)

@@ -44,6 +44,7 @@ def replayed() -> PlanReport:
     return plan(problem(), limits=EXACT, replay=REPLAY)
 
 
+@pytest.mark.long
 def test_the_loop_ends_where_the_goals_hold_in_the_simulator(
     base: PlanReport, replayed: PlanReport
 ) -> None:
@@ -471,6 +472,7 @@ def test_a_plan_that_holds_is_kept_where_the_next_one_cannot_be_measured(
     assert ended.result is roomy
 
 
+@pytest.mark.long
 def test_the_solves_of_an_iteration_share_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """However many there are: what is admitted for all iterations is what they may take."""
     clock = [0.0]

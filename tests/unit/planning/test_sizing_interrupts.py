@@ -133,6 +133,7 @@ def test_quotas_of_a_local_search_are_kept_at_an_interrupt(goal, monkeypatch):
     assert verify_quota_plan(problem, result.result.solution) == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("goal", ["fair_coverage", "least_quota"])
 def test_an_interrupt_while_a_start_is_written_out_keeps_it(goal, monkeypatch):
     """The search is over, and HiGHS has not begun."""
@@ -163,6 +164,7 @@ def test_an_interrupt_after_a_solve_keeps_its_proof():
     assert result.result.sensitivities == ()
 
 
+@pytest.mark.long
 def test_an_interrupt_while_it_is_said_what_is_missing_is_a_result_too():
     problem = hard_quotas("least_quota")
     [gpus] = problem.capacity

@@ -49,6 +49,7 @@ def test_a_queue_borrows_from_its_cohort_as_far_as_it_may(tmp_path, version) -> 
         }
 
 
+@pytest.mark.long
 def test_quotas_by_flavor_and_of_cpu(tmp_path) -> None:
     """8 H100 and 16 T4, and cores for 5 pods: each limit holds, whatever is free."""
     t4s = [node(f"t{k}", "t4") for k in range(4)]

@@ -232,6 +232,7 @@ def swapped(item: Any, rng: random.Random) -> Any:
         at = inner
 
 
+@pytest.mark.long
 def test_whatever_a_resource_holds_the_dump_is_read_or_refused(tmp_path) -> None:
     """No dump ends in a traceback, and what runs on a readable node never looks free."""
     good = [

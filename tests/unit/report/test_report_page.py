@@ -181,6 +181,7 @@ def test_contrast_of_all_texts(folder: Path):
                 assert (dark + 0.05) / (light + 0.05) >= 4.5, (text, ground)
 
 
+@pytest.mark.long
 def test_hostile_names_stay_text(tmp_path: Path):
     """Instance files come from anybody; their names must never become part of the page."""
     instance = make_instance(HOSTILE)
@@ -201,6 +202,7 @@ def test_hostile_names_stay_text(tmp_path: Path):
     assert HOSTILE in json.loads(data)["jobs"]
 
 
+@pytest.mark.long
 def test_failures_and_missing_proofs_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Without a bound and with a scheduler that fails, there is still a page, and it says so."""
 
@@ -266,6 +268,7 @@ def test_an_unknown_scheduler_is_refused_before_anything_is_written(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.long
 def test_an_old_report_survives_a_failed_write(
     comparison: Comparison, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
@@ -311,6 +314,7 @@ def test_each_instance_has_its_own_table_after_a_resume(tmp_path: Path):
             assert f"No schedule of {name} has" in part
 
 
+@pytest.mark.long
 def test_what_is_not_proved_is_nowhere_called_the_optimum(comparison: Comparison, tmp_path: Path):
     """In no chart and no table: a schedule found is not the best possible."""
     fingerprint, bound = next(iter(comparison.bounds.items()))

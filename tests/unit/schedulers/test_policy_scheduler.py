@@ -150,6 +150,7 @@ def test_an_output_of_another_shape_is_found_when_it_appears(tmp_path: Path) -> 
         network({})
 
 
+@pytest.mark.long
 def test_a_policy_runs_without_pytorch(path: Path) -> None:
     """The base install has no PyTorch and no Gymnasium; shipped policies must run in it."""
     code = (

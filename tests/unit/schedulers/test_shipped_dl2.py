@@ -91,6 +91,7 @@ def test_a_card_says_which_weights_were_kept(name: str) -> None:
     assert ("supervised" in card.data) == (name == "dl2")
 
 
+@pytest.mark.long
 def test_they_run_without_pytorch() -> None:
     """A process in which PyTorch cannot be imported decides all the same."""
     script = (

@@ -146,6 +146,7 @@ def test_workers_die_with_their_parent_and_the_next_job_finds_others(open_client
     wait_until_gone([parent, before])
 
 
+@pytest.mark.long
 def test_a_parent_that_does_not_leave_is_killed(settings, monkeypatch):
     """Else a server whose workers' parent hangs would never end."""
     monkeypatch.setattr(worker_parent, "_parents", {})
@@ -260,6 +261,7 @@ def test_workers_go_on_where_their_parent_can_open_no_file(settings, monkeypatch
             parent.end()
 
 
+@pytest.mark.long
 def test_a_server_that_ignores_the_ends_of_processes_hears_of_its_workers(settings, monkeypatch):
     """So it may have been started, and what it starts inherits it."""
     monkeypatch.setattr("alloc.server.worker_parent._parents", {})

@@ -163,6 +163,7 @@ def test_no_bound_is_above_the_optimum_on_slots(kind: str) -> None:
         assert max(bounds) <= optimum[0] * (1 + 1e-9) + rounding
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("factor", [1e-9, 1e-3, 1e6, 1e12])
 def test_weights_of_any_size_leave_the_bound_what_it_is(factor: float) -> None:
     """The unit of the weights is the unit of the bound."""
@@ -173,6 +174,7 @@ def test_weights_of_any_size_leave_the_bound_what_it_is(factor: float) -> None:
         assert bounds[1] == pytest.approx(factor * bounds[0], rel=0.05)
 
 
+@pytest.mark.long
 def test_finer_prices_prove_no_less() -> None:
     """Each grid goes on from the prices of the coarser one."""
     data = slot_data(world(1))

@@ -49,6 +49,7 @@ def test_any_prices_bound_the_slotted_optimum(name: str, seed: int) -> None:
     assert fluid_bound(data, prices) <= optimum.objective * (1 + 1e-9)
 
 
+@pytest.mark.long
 def test_mixing_configurations_in_time_is_allowed_for() -> None:
     """Two jobs that share a fast and a frugal way: the bound stays below half-slot switching."""
     fast = Configuration((TaskGroup("worker", 2, 1000),), 1.5)

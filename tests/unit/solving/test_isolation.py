@@ -39,6 +39,7 @@ def test_a_solver_that_kills_its_process_is_one_sentence_and_the_session_lives(n
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.long
 def test_errors_of_the_call_are_raised_here_with_their_traceback():
     with pytest.raises(InstanceError, match='"malleble"') as caught:
         alloc.solve(load("elastic-tiny/01"), "malleble", isolated=True)
@@ -57,6 +58,7 @@ def test_what_cannot_be_sent_is_refused():
         run_isolated(isolated_calls.die, lambda: None)
 
 
+@pytest.mark.long
 def test_ctrl_c_ends_the_search_there_and_returns_what_was_found():
     result = alloc.solve(
         load("elastic-large/04"),
@@ -105,6 +107,7 @@ def test_a_search_is_interrupted_before_it_has_taken_all_of_its_memory():
     assert 80 <= taken <= 1000  # how soon the thread looks is up to the machine
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux limits address space")
 def test_what_is_asked_for_at_once_fails():
     with pytest.raises(MemoryError):

@@ -162,6 +162,7 @@ def test_what_cannot_be_done_is_refused():
         map_ranks(graph, job, objective="step")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("objective", ["step", "transfer"])
 def test_an_answer_passes_the_checker_before_it_is_returned(objective, monkeypatch):
     """A wrong time, or a GPU for two ranks, is an error of the program and never an answer."""

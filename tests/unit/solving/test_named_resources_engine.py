@@ -76,6 +76,7 @@ def waiting(num_hosts: int, num_jobs: int, seed: int = 0) -> Instance:
     return Instance("waiting", topology, tuple(jobs), running=tuple(running), moves=Moves(budget=0))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("goal", [BALANCE.replace("balance", "0.5 balance"), GOAL])
 def test_a_bound_knows_a_resource_like_the_cpu(goal: str) -> None:
     """The twin of the CPU binds where the CPU does; in the balance it counts once more."""

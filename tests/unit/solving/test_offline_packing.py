@@ -264,6 +264,7 @@ def test_bound_and_answer_on_a_mixed_cluster() -> None:
     assert result.certificate.formulation == "sharing"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seconds", [1e-9, 0.01, 0.1])
 def test_a_bound_cut_off_by_time_is_still_a_bound(seconds: float) -> None:
     """The limit holds for the bound too; what it then says is weaker, never false."""

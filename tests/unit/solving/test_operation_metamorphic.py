@@ -86,6 +86,7 @@ def test_splitting_a_pool_makes_no_difference():
     assert best(split) == pytest.approx(best(problem), rel=1e-9)
 
 
+@pytest.mark.long
 @settings(max_examples=40, deadline=None)
 @given(operation_problems(max_jobs=4, max_gpus=3))
 def test_relaxing_a_decision_never_costs(problem: OperationProblem):

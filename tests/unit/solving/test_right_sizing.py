@@ -302,6 +302,7 @@ def test_rows_that_tie_jobs_to_open_pools_leave_out_who_hardly_comes(part):
     assert np.abs(state.block_data.matrix.data).max() < 1e6
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(4))
 def test_rows_that_tie_jobs_to_open_pools_raise_the_bound_and_keep_the_optimum(seed):
     """They hold in an optimum whatever is rented, put off or waived."""

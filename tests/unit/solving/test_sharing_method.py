@@ -296,6 +296,7 @@ def test_equal_things_are_counted() -> None:
     assert data.is_exact
 
 
+@pytest.mark.long
 def test_real_pods_on_a_part_of_a_real_cluster() -> None:
     """openb: 600 pods, most of them shares, on 200 of the GPU nodes with the fewest GPUs proved."""
     folder = need_data("traces", "alibaba-gpu-v2023-openb")
@@ -384,6 +385,7 @@ def test_ctrl_c_while_hosts_are_refilled_keeps_what_was_found_and_proved(monkeyp
     assert second.objective <= first.bound
 
 
+@pytest.mark.long
 def test_ctrl_c_before_anything_is_found_keeps_the_warm_start(monkeypatch):
     def interrupted(*given, **options):
         raise KeyboardInterrupt
