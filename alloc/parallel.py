@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
+from uuid import uuid4
 
 from alloc.errors import InstanceError, missing_extra
 from alloc.processes import ctrl_c_waits
@@ -378,10 +379,8 @@ def _sent(values: Sequence[Any], backend: Any, stack: ExitStack) -> dict[int, An
 
         return {id(value): _Sent(_fetched, ray.put(value)) for value in values}
     if kind == "dask" and values:
-        from alloc.dask_values import kept, on_workers
-
-        name = stack.enter_context(on_workers(backend.client, values))
-        return {id(value): _Sent(kept, (name, number)) for number, value in enumerate(values)}
+        name = stack.enter_context(_on_dask_workers(backend.client, values))
+        return {id(value): _Sent(_kept_here, (name, number)) for number, value in enumerate(values)}
     # Threads have the value itself, and others may be on machines that do not see our files.
     if kind != "loky" or not values:
         return {}
@@ -395,6 +394,54 @@ def _sent(values: Sequence[Any], backend: Any, stack: ExitStack) -> dict[int, An
         path.write_bytes(dumps(value))
         sent[id(value)] = _Sent(_read, str(path))
     return sent
+
+
+@contextmanager
+def _on_dask_workers(client: Any, values: Sequence[Any]) -> Iterator[str]:
+    """Have each worker of a Dask cluster keep values; yield the name by which they are found there.
+
+    Dask's own `Client.scatter` would do, but its memory manager takes copies that no call waits for
+    away again after two seconds, and calls then go to the one worker that has the value. A plugin
+    is set up on each worker, also on those that come later.
+    """
+    from distributed import WorkerPlugin
+
+    class Values(WorkerPlugin):
+        """Keeps values on a worker as long as it is registered."""
+
+        def __init__(self) -> None:
+            self.name = f"alloc-{uuid4().hex}"
+            self.values = values
+
+        def setup(self, worker: Any) -> None:
+            _keep(self.name, self.values)
+
+        def teardown(self, worker: Any) -> None:
+            _keep(self.name, ())
+
+    plugin = Values()
+    client.register_plugin(plugin)
+    try:
+        yield plugin.name
+    finally:
+        client.unregister_worker_plugin(plugin.name)
+
+
+_on_this_worker: dict[str, Sequence[Any]] = {}
+"""What a worker of Dask keeps, by name."""
+
+
+def _keep(name: str, values: Sequence[Any]) -> None:
+    """Keep values on this worker; nothing any more, if there are none."""
+    if values:
+        _on_this_worker[name] = values
+    else:
+        del _on_this_worker[name]
+
+
+def _kept_here(place: tuple[str, int]) -> Any:
+    name, number = place
+    return _on_this_worker[name][number]
 
 
 def _kind(backend: Any) -> str:

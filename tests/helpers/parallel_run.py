@@ -85,7 +85,7 @@ def late() -> tuple[int, int]:
     """Return how many late Dask workers find what was sent, and the values left afterwards."""
     from distributed import get_client
 
-    from alloc import dask_values
+    from alloc import parallel
     from alloc.parallel import workers
 
     with workers("dask", 2) as crew:
@@ -94,9 +94,9 @@ def late() -> tuple[int, int]:
         with crew.sharing([Counted()]):
             client.cluster.scale(4)
             client.wait_for_workers(4)
-            kept = client.run(lambda: (os.getpid(), len(dask_values._kept)))
+            kept = client.run(lambda: (os.getpid(), len(parallel._on_this_worker)))
         found = sum(values for process, values in kept.values() if process not in early)
-        return found, sum(client.run(lambda: len(dask_values._kept)).values())
+        return found, sum(client.run(lambda: len(parallel._on_this_worker)).values())
 
 
 def search() -> list[Any]:
