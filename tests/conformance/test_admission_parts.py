@@ -196,3 +196,19 @@ def test_a_round_that_is_broken_off_leaves_the_answer_before_it(
         search.run(Settings(5.0), math.inf)
     assert len(search.plans) < len(before)
     assert search.answer == before
+
+
+def test_refused_jobs_of_little_worth_beside_large_ones_are_still_tried() -> None:
+    """The chance of a job whose plan costs a thousand times its worth rounded to nothing."""
+    made = queue(Random(2), promised=False)
+    jobs = tuple(job.replace(weight=1.0 if j else 1e5) for j, job in enumerate(made.jobs))
+    data = admission_data(made.replace(jobs=jobs), "value")
+    for has_plans in (True, False):
+        for own in parts_of(data):
+            part = PlanColumns(data, own, lambda _: None)
+            part.prices = np.full_like(part.prices, 1e4)
+            search = Insertion(part, {}, 0)
+            if not has_plans:
+                search.gain[:] = -math.inf
+            search.run(Settings(60.0), math.inf)
+            assert search.answer
