@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Callable
 from random import Random
 
 import numpy as np
@@ -212,3 +213,24 @@ def test_refused_jobs_of_little_worth_beside_large_ones_are_still_tried() -> Non
                 search.gain[:] = -math.inf
             search.run(Settings(60.0), math.inf)
             assert search.answer
+
+
+@pytest.mark.parametrize("late", ["_by_columns", "_improve"])
+def test_no_program_is_built_when_the_time_is_up(
+    late: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a large queue that took longer than all before, and its answer is not proved."""
+    made = queue_of_tables(4, 12, 12)
+    steps: list[str] = []
+
+    def ends(step: str) -> Callable[..., None]:
+        return lambda self, *_: steps.append(step)
+
+    monkeypatch.setattr(method, "_MANY", 0)
+    for step in ("_by_columns", "_improve", "_by_program"):
+        monkeypatch.setattr(method._Search, step, ends(step))
+    monkeypatch.setattr(Settings, "time_is_up", lambda self: late in steps)
+    found = solve(made, "admission", limits=Limits(seconds=60)).certificate
+    assert steps[-1] == late
+    assert found.limit == "time"
+    assert found.objective is not None
