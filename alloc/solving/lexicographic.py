@@ -69,14 +69,24 @@ def solve_levels(
     unanswered = search.solve(0, warm_start)
     if unanswered is not None:
         return unanswered
-    for _ in levels:
-        again = search.worth_more_time()
-        if again is None:
-            break
-        search.solve(again, warm_start)
-    stages = [_settle(instance, search.best, stage) for stage in search.stages]
+    best, proved = search.best, search.stages
+    limit: Limit | None = None
+    try:
+        for _ in levels:
+            again = search.worth_more_time()
+            if again is None:
+                break
+            search.solve(again, warm_start)
+            best, proved = search.best, search.stages
+    except KeyboardInterrupt:
+        limit = (
+            "interrupt"  # between two searches, which keep what they find: the last round stands
+        )
+    stages = [_settle(instance, best, stage) for stage in proved]
+    if limit is not None:
+        stages = [s if s.status == "optimal" else s.replace(limit=limit) for s in stages]
     weakest = next((s for s in stages if s.status != "optimal"), stages[-1])
-    return Result(search.best, weakest, stages=tuple(stages))
+    return Result(best, weakest, stages=tuple(stages))
 
 
 class _Levels:

@@ -399,3 +399,29 @@ def test_a_level_that_is_solved_again_keeps_its_bound_where_rounding_says_infeas
     result = solve_levels(INSTANCE, names, Settings(60.0), None, attempt, lambda line: None)
     assert statuses == []
     assert (result.stages[0].status, result.stages[0].bound) == ("feasible", 2.0)
+
+
+def test_an_interrupt_between_two_rounds_leaves_the_last_one() -> None:
+    """It comes when a level was solved again, and a better answer is not yet proved of any."""
+    asked: list[str] = []
+
+    def attempt(name: str, settings: Settings, start: Solution | None) -> Result:
+        asked.append(name)
+        result = certified(name, WIDE if len(asked) < 3 else TIGHT, 0.0 if len(asked) < 3 else 1.0)
+        return result.replace(certificate=result.certificate.replace(limit="time"))
+
+    def pressed(*_: object) -> bool:
+        raise KeyboardInterrupt
+
+    def report(line: str) -> None:
+        if len(asked) == 2:  # the second round begins
+            patch.setattr("alloc.solving.lexicographic._all_kept", pressed)
+
+    names = ["hosts_used", "domains_spanned"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("alloc.solving.lexicographic._is_better", lambda *_: len(asked) == 3)
+        result = solve_levels(INSTANCE, names, Settings(60.0), None, attempt, report)
+    assert asked == ["hosts_used", "domains_spanned", "hosts_used"]
+    assert result.solution == WIDE
+    assert [(stage.objective, stage.bound) for stage in result.stages] == [(4.0, 0.0), (2.0, 0.0)]
+    assert [stage.limit for stage in result.stages] == ["interrupt", "interrupt"]
