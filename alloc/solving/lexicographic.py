@@ -69,14 +69,24 @@ def solve_levels(
     unanswered = search.solve(0, warm_start)
     if unanswered is not None:
         return unanswered
-    for _ in levels:
-        again = search.worth_more_time()
-        if again is None:
-            break
-        search.solve(again, warm_start)
-    stages = [_settle(instance, search.best, stage) for stage in search.stages]
+    best, proved = search.best, search.stages
+    limit: Limit | None = None
+    try:
+        for _ in levels:
+            again = search.worth_more_time()
+            if again is None:
+                break
+            search.solve(again, warm_start)
+            best, proved = search.best, search.stages
+    except KeyboardInterrupt:
+        limit = (
+            "interrupt"  # between two searches, which keep what they find: the last round stands
+        )
+    stages = [_settle(instance, best, stage) for stage in proved]
+    if limit is not None:
+        stages = [s if s.status == "optimal" else s.replace(limit=limit) for s in stages]
     weakest = next((s for s in stages if s.status != "optimal"), stages[-1])
-    return Result(search.best, weakest, stages=tuple(stages))
+    return Result(best, weakest, stages=tuple(stages))
 
 
 class _Levels:
@@ -103,6 +113,7 @@ class _Levels:
         self._settings, self._attempt, self._report = settings, attempt, report
         self.best: Solution | None = None
         self.stages: list[Certificate] = []
+        self._under: list[tuple[Held, ...]] = []  # what was held when each level was solved
         self._limit: Limit | None = None  # what leaves the later levels as they are
 
     def worth_more_time(self) -> int | None:
@@ -117,10 +128,12 @@ class _Levels:
     def solve(self, first: int, warm_start: Solution | None) -> Result[Solution] | None:
         """Solve the levels from one on; return a result where the first of all has no answer.
 
-        What was proved of a level in an earlier round holds: those before it only got better.
+        What was proved of a level in an earlier round holds while no level before it is worse than
+        then: of three, the second may be worse once the first is better, and then the third may
+        reach what it could not.
         """
-        settings, before = self._settings, self.stages
-        self.stages = before[:first]
+        settings, before, under = self._settings, self.stages, self._under
+        self.stages, self._under = before[:first], under[:first]
         held = [self._held(n) for n in range(first)]
         for n in range(first, len(self._levels)):
             left, later = settings.seconds_left(), len(self._levels) - n - 1
@@ -134,17 +147,19 @@ class _Levels:
                 held=tuple(held),
                 later=tuple(map(parse_level, self._levels[n + 1 :])),
             )
-            if not before:
-                stage = self._stage(n, given, warm_start)
-                if isinstance(stage, Result):
-                    return stage
-            elif n > first and _settle(self._instance, self.best, before[n]).status == "optimal":
+            holds = bool(before) and _all_kept(under[n], [each.value for each in held])
+            settled = holds and _settle(self._instance, self.best, before[n]).status == "optimal"
+            if settled and n > first:
                 stage = before[n]
             else:
-                stage = _closer(self._stage(n, given, warm_start), before[n])
+                solved = self._stage(n, given, warm_start)
+                if isinstance(solved, Result):
+                    return solved
+                stage = _closer(solved, before[n]) if holds else solved
             if stage.limit == "interrupt":
                 self._limit = "interrupt"
             self.stages.append(stage)
+            self._under.append(given.held)
             self._last = stage
             held.append(self._held(n))
         return None
@@ -191,13 +206,13 @@ class _Levels:
         return stage
 
 
-def _closer(stage: Certificate | Result[Solution], before: Certificate) -> Certificate:
+def _closer(stage: Certificate, before: Certificate) -> Certificate:
     """Return the certificate of a level that was solved again, with the better of its bounds."""
-    assert isinstance(stage, Certificate)
     again = stage.replace(seconds=before.seconds + stage.seconds)
     worse = before.bound < stage.bound if stage.sense == "max" else before.bound > stage.bound
-    if worse and math.isfinite(before.bound) and stage.status != "infeasible":
-        again = again.replace(bound=before.bound, bound_proof=before.bound_proof)
+    # An answer is known: what says that there is none says nothing.
+    if (worse or stage.status == "infeasible") and math.isfinite(before.bound):
+        again = again.replace(status="feasible", bound=before.bound, bound_proof=before.bound_proof)
     return again
 
 
@@ -218,15 +233,20 @@ def _is_better(
 
 def _keeps(instance: Instance, solution: Solution, held: Sequence[Held]) -> bool:
     """Return whether no earlier level is worse than it was, beyond what solvers' rounding makes."""
+    return _all_kept(held, [each.level.evaluate(instance, solution) for each in held])
+
+
+def _all_kept(held: Sequence[Held], values: Sequence[float]) -> bool:
+    """Return whether values of levels are no worse than what is held of them."""
     return not any(
         beats(
             each.value,
-            each.level.evaluate(instance, solution),
+            value,
             each.level.sense,
             abs(each.limit - each.value),
             OPTIMALITY_GAP,
         )
-        for each in held
+        for each, value in zip(held, values, strict=True)
     )
 
 

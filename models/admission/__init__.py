@@ -114,8 +114,8 @@ learning", ASPLOS 2023 (minimum satisfactory share); Gao et al., "Chronus: a nov
 scheduler for deep learning training jobs", SoCC 2021 (leases, an integer program); Horn, "Some
 simple scheduling algorithms", Naval Research Logistics 21 (1974) (preemptive deadlines by flow);
 Baptiste, Le Pape, Nuijten, "Satisfiability tests and time-bound adjustments for cumulative
-scheduling problems", Annals of OR 92 (1999); Dantzig, Wolfe, "Decomposition principle for linear programs", Operations
-Research 8 (1960).
+scheduling problems", Annals of OR 92 (1999); Dantzig, Wolfe, "Decomposition principle for linear
+programs", Operations Research 8 (1960).
 """
 
 from importlib import import_module

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Callable
 from random import Random
 
 import numpy as np
@@ -198,3 +199,40 @@ def test_a_round_that_is_broken_off_leaves_the_answer_before_it(
         search.run(Settings(5.0), math.inf)
     assert len(search.plans) < len(before)
     assert search.answer == before
+
+
+def test_refused_jobs_of_little_worth_beside_large_ones_are_still_tried() -> None:
+    """The chance of a job whose plan costs a thousand times its worth rounded to nothing."""
+    made = queue(Random(2), promised=False)
+    jobs = tuple(job.replace(weight=1.0 if j else 1e5) for j, job in enumerate(made.jobs))
+    data = admission_data(made.replace(jobs=jobs), "value")
+    for has_plans in (True, False):
+        for own in parts_of(data):
+            part = PlanColumns(data, own, lambda _: None)
+            part.prices = np.full_like(part.prices, 1e4)
+            search = Insertion(part, {}, 0)
+            if not has_plans:
+                search.gain[:] = -math.inf
+            search.run(Settings(60.0), math.inf)
+            assert search.answer
+
+
+@pytest.mark.parametrize("late", ["_by_columns", "_improve"])
+def test_no_program_is_built_when_the_time_is_up(
+    late: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a large queue that took longer than all before, and its answer is not proved."""
+    made = queue_of_tables(4, 12, 12)
+    steps: list[str] = []
+
+    def ends(step: str) -> Callable[..., None]:
+        return lambda self, *_: steps.append(step)
+
+    monkeypatch.setattr(method, "_MANY", 0)
+    for step in ("_by_columns", "_improve", "_by_program"):
+        monkeypatch.setattr(method._Search, step, ends(step))
+    monkeypatch.setattr(Settings, "time_is_up", lambda self: late in steps)
+    found = solve(made, "admission", limits=Limits(seconds=60)).certificate
+    assert steps[-1] == late
+    assert found.limit == "time"
+    assert found.objective is not None

@@ -107,7 +107,11 @@ class Insertion:
         out = np.array([i not in self.plans for i in range(count)])
         if not out.any():
             return False
-        chance = np.exp(self.gain[out] / self.part.worth[out])
+        likely = self.gain[out] / self.part.worth[out]
+        if np.isneginf(likely).all():  # none of them has a plan at any price
+            return False
+        # The likeliest counts as one: where prices are far above what all are worth, all were none.
+        chance = np.exp(likely - likely.max())
         centre = int(self.rng.choice(np.flatnonzero(out), p=chance / chance.sum()))
         begin, end = self.start[centre], self.stop[centre]
         overlap = np.minimum(self.stop, end) - np.maximum(self.start, begin)

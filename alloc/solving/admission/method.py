@@ -112,6 +112,8 @@ class _Search:
             self._by_columns()
             if self._is_proved():
                 return self.outcome(None)
+            if self.settings.time_is_up():
+                return self.outcome("time")
         model, columns = array_model(self.data)
         if by_columns and self.best is not None:
             self._improve(model, columns, 1.0)
@@ -121,6 +123,8 @@ class _Search:
             self._improve(model, columns, _IMPROVE_SHARE)
         if self._is_proved():
             return self.outcome(None)
+        if self.settings.time_is_up():  # what is left is to build the program once more
+            return self.outcome("time")
         return self._by_program()
 
     def _by_columns(self) -> None:

@@ -350,3 +350,78 @@ def test_a_level_that_is_solved_again_keeps_the_better_bound(again: float) -> No
     result = solve_levels(INSTANCE, names, Settings(60.0), None, attempt, lambda line: None)
     assert bounds == []
     assert result.stages[0].bound == max(again, 2.0)
+
+
+@pytest.mark.parametrize("hosts", [2.0, 4.0])
+def test_a_bound_holds_only_while_no_level_before_it_is_worse(hosts: float) -> None:
+    """The second pair asks for more hosts: what the first few allowed no longer bounds the rest."""
+    one, two = on(("h0", "h1")), TIGHT if hosts == 2.0 else WIDE
+    answers = [
+        ("gpus_placed", one, 4.0, "time"),
+        ("hosts_used", one, 2.0, None),
+        ("domains_spanned", one, -0.5, "time"),
+        ("gpus_placed", two, 4.0, None),
+        ("hosts_used", two, hosts, None),
+        ("domains_spanned", two, -1.0, "time"),
+    ]
+    if hosts == 2.0:  # the second level is still proved, and is not solved again
+        del answers[4]
+
+    def attempt(name: str, settings: Settings, start: Solution | None) -> Result:
+        asked, solution, bound, limit = answers.pop(0)
+        assert name == asked
+        result = certified(name, solution, bound)
+        if not answers:  # much is left, but not for a third time
+            monkeypatch.setattr("alloc.solving.lexicographic._MUCH", 2.0)
+        return result.replace(certificate=result.certificate.replace(limit=limit))
+
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        result = solve_levels(
+            INSTANCE, list(LEVELS), Settings(60.0), None, attempt, lambda line: None
+        )
+    assert not answers
+    assert [stage.objective for stage in result.stages][:2] == [4.0, hosts]
+    assert result.stages[2].bound == (-0.5 if hosts == 2.0 else -1.0)
+
+
+def test_a_level_that_is_solved_again_keeps_its_bound_where_rounding_says_infeasible() -> None:
+    """An answer is known, so what says that there is none says nothing."""
+    statuses = ["feasible", "infeasible", "infeasible"]
+
+    def attempt(name: str, settings: Settings, start: Solution | None) -> Result:
+        if name == "gpus_placed":
+            return certified(name, WIDE, 4.0, "optimal")
+        status = statuses.pop(0)
+        result = certified(name, WIDE, 2.0 if status == "feasible" else math.inf, status)
+        return result.replace(certificate=result.certificate.replace(limit="time"))
+
+    names = ["hosts_used", "gpus_placed"]
+    result = solve_levels(INSTANCE, names, Settings(60.0), None, attempt, lambda line: None)
+    assert statuses == []
+    assert (result.stages[0].status, result.stages[0].bound) == ("feasible", 2.0)
+
+
+def test_an_interrupt_between_two_rounds_leaves_the_last_one() -> None:
+    """It comes when a level was solved again, and a better answer is not yet proved of any."""
+    asked: list[str] = []
+
+    def attempt(name: str, settings: Settings, start: Solution | None) -> Result:
+        asked.append(name)
+        result = certified(name, WIDE if len(asked) < 3 else TIGHT, 0.0 if len(asked) < 3 else 1.0)
+        return result.replace(certificate=result.certificate.replace(limit="time"))
+
+    def pressed(*_: object) -> bool:
+        raise KeyboardInterrupt
+
+    def report(line: str) -> None:
+        if len(asked) == 2:  # the second round begins
+            patch.setattr("alloc.solving.lexicographic._all_kept", pressed)
+
+    names = ["hosts_used", "domains_spanned"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("alloc.solving.lexicographic._is_better", lambda *_: len(asked) == 3)
+        result = solve_levels(INSTANCE, names, Settings(60.0), None, attempt, report)
+    assert asked == ["hosts_used", "domains_spanned", "hosts_used"]
+    assert result.solution == WIDE
+    assert [(stage.objective, stage.bound) for stage in result.stages] == [(4.0, 0.0), (2.0, 0.0)]
+    assert [stage.limit for stage in result.stages] == ["interrupt", "interrupt"]
