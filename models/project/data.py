@@ -98,6 +98,24 @@ class ProjectData:
         return tails
 
     @cached_property
+    def job_tails(self) -> Array:
+        """Shortest time from the end of each activity to that of its job, seconds.
+
+        Activities of other jobs that follow are on the way, but do not make the job longer.
+        """
+        tails = np.zeros(self.num_activities)
+        # Of the jobs that an activity leads to, the longest path to one of their activities.
+        found: list[dict[int, float]] = [{} for _ in range(self.num_activities)]
+        for k in reversed(self.problem.order):
+            to_end = found[k]
+            tails[k] = to_end.setdefault(self.problem.job_of[k], 0.0)
+            for p in self.problem.predecessors[k]:
+                for j, tail in to_end.items():
+                    longer = tail + float(self.shortest[k])
+                    found[p][j] = max(found[p].get(j, 0.0), longer)
+        return tails
+
+    @cached_property
     def ancestors(self) -> list[set[int]]:
         """All activities that end before each one starts, by the precedences."""
         found: list[set[int]] = [set() for _ in range(self.num_activities)]

@@ -121,8 +121,8 @@ class Steps:
         self.of_job = np.arange(jobs)[:, None] == self.job_of
         self.waits_for = [np.array(before, np.int64) for before in data.problem.predecessors]
         # The last stages of a job decide when it ends; if there is one, it alone.
-        sinks = [[k for k in np.flatnonzero(own) if not data.successors[k]] for own in self.of_job]
-        self._many_ends = [j for j in range(jobs) if len(sinks[j]) > 1]
+        sinks = self.of_job & (data.job_tails == 0)
+        self._many_ends = [j for j in range(jobs) if sinks[j].sum() > 1]
         self._waiting = [k for k in range(self.size) if len(self.waits_for[k])]
 
     @property

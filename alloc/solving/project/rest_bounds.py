@@ -62,7 +62,7 @@ class PricedRest:
         moments: Array = np.arange(self.last + 1, dtype=np.float64) * (self.cell * unit)
         self.tables = graph.tables(prices, moments)
         self.left = self.tables.paid[:, -1:] - self.tables.paid
-        self.tails = steps.data.tails
+        self.tails = steps.data.job_tails
 
     def __call__(self, plans: PartialPlans) -> Array:
         """Return it for each plan, seconds, shape (plans,)."""
@@ -172,17 +172,20 @@ class PathsAndWork:
             np.maximum(most, np.where(plans.started[:, k], 0, ends), out=most)
         free = np.maximum(plans.free, plans.now[:, None])
         held = [
-            free[:, first:last].sum(axis=1)
+            free[:, first:last].cumsum(axis=1)
             for first, last in zip(steps.units[:-1], steps.units[1:], strict=True)
         ]
         waiting = ~plans.started
         for r, tail, work, capacity in self.works:
             left = waiting @ work
-            # Rounded up: whole times end at whole times.
-            needs = -(-(held[r] + left) // capacity) + tail
-            np.maximum(most, np.where(left > 0, needs, 0), out=most)
+            # With a tail behind it the work may end before some units are free: those do none of
+            # it, whichever they are. Rounded up: whole times end at whole times.
+            needs = np.min(-(-(held[r] + left[:, None]) // np.arange(1, capacity + 1)), axis=1)
+            np.maximum(most, np.where(left > 0, needs + tail, 0), out=most)
         for r, tables in enumerate(self.least_work):
-            total = held[r].astype(np.float64)
+            if not held[r].size:
+                continue
+            total = held[r][:, -1].astype(np.float64)
             for k, p in enumerate(self.parent):
                 awaited = waiting[:, k] if p is None else waiting[:, k] & plans.started[:, p]
                 at = np.minimum(starts[:, k] // self.cell, len(tables[k]) - 1)
