@@ -107,6 +107,92 @@ def test_nothing_better_is_found_below_the_optimum(objective, seed):
         assert swept.bound == pytest.approx(truth, rel=1e-6, abs=1e-6)
 
 
+def linked(seed: int, later_s: float) -> ProjectProblem | None:
+    """Return a tiny project whose jobs wait for one another, all so much later; None: of one."""
+    problem, _ = PROJECT.problem(seed)
+    if len(problem.jobs) == 1:
+        return None
+    rng = np.random.default_rng(seed)
+    jobs = tuple(
+        replace(
+            job,
+            release_s=job.release_s + later_s,
+            due_date_s=None if job.due_date_s is None else job.due_date_s + later_s,
+        )
+        for job in problem.jobs
+    )
+    activities = tuple(
+        replace(
+            a,
+            predecessors=(
+                *a.predecessors,
+                *(b.id for b in problem.activities if b.job < a.job and rng.random() < 0.4),
+            ),
+        )
+        for a in problem.activities
+    )
+    return replace(problem, activities=activities, jobs=jobs)
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES)
+@pytest.mark.parametrize("later_s", [0.0, 1e9])
+def test_jobs_that_wait_for_others_and_clock_times_are_proved_from_any_value(objective, later_s):
+    """A bound that is a little too high shows only where the value is just above the optimum."""
+    compared = 0
+    for seed in range(60):
+        problem = linked(seed, later_s)
+        truth = None if problem is None else PROJECT.truth((problem, objective)).values
+        if problem is None or truth is None or truth[0] <= 0:
+            continue
+        data = ProjectData(problem)
+        steps = Steps(data, objective, WholeTimes(data))
+        if not steps.fit:
+            continue
+        layers = Layers(steps, 0.0)
+        for value in (truth[0] + layers.grain, truth[0] * 1.03, truth[0] * 1.3):
+            if layers.grain:
+                value = truth[0] + layers.grain * round((value - truth[0]) / layers.grain)
+            for bound in rests(steps, seed, value):
+                swept = layers.sweep(WIDE, value, bound)
+                assert swept.bound <= truth[0] * (1 + 1e-9) + later_s * 1e-15
+                compared += 1
+    assert compared > 30
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES[1:])
+def test_prices_bound_jobs_that_wait_for_others(objective):
+    """What follows in another job does not make a job longer."""
+    compared = 0
+    for seed in range(60):
+        problem = linked(seed, 0.0)
+        truth = None if problem is None else PROJECT.truth((problem, objective)).values
+        if problem is None or truth is None:
+            continue
+        data = ProjectData(problem)
+        worth = max(1.2 * truth[0], 1.0)
+        graph = PricesOfGraph(data, objective, np.linspace(0.0, data.horizon_s, 6), 3, 1.0, worth)
+        assert graph.bound(graph.start()) <= truth[0] * (1 + 1e-9) + 1e-9
+        compared += 1
+    assert compared > 15
+
+
+@pytest.mark.parametrize("value", [101.0, 110.0, 200.0])
+def test_work_with_a_tail_may_end_before_some_units_are_free(value):
+    """The unit that the long activity holds does none of it."""
+    activities = (
+        Activity("long", (Mode(100.0, {"gpu": 1}),), (), "a"),
+        Activity("short", (Mode(1.0, {"gpu": 1}),), (), "b"),
+        Activity("tail", (Mode(60.0, {"gpu": 1}),), ("short",), "b"),
+    )
+    resources = (Resource("gpu", 2), Resource("none", 0))
+    jobs = (ProjectJob("a"), ProjectJob("b", 5.0))
+    data = ProjectData(ProjectProblem("p", activities, resources, jobs))
+    steps = Steps(data, "makespan", WholeTimes(data))
+    swept = Layers(steps, 1e-6).sweep(WIDE, value, PathsAndWork(steps, value))
+    assert swept.plan is not None
+    assert swept.bound == swept.plan.value(data.problem, "makespan") == 100.0
+
+
 @pytest.mark.parametrize("objective", OBJECTIVES)
 @pytest.mark.parametrize("seed", range(5))
 def test_layers_and_cpsat_agree_on_jobs_of_stages(objective, seed):
