@@ -12,7 +12,15 @@ from alloc.instances.projects import generate_dags
 from alloc.models.project.data import ProjectData
 from alloc.models.project.prices import PricesOfGraph
 from alloc.models.project.whole_times import WholeTimes
-from alloc.problems.project import Activity, Mode, ProjectJob, ProjectPlan, ProjectProblem, Resource
+from alloc.problems.project import (
+    Activity,
+    ActivityRun,
+    Mode,
+    ProjectJob,
+    ProjectPlan,
+    ProjectProblem,
+    Resource,
+)
 from alloc.solving.outcome import Settings
 from alloc.solving.project import layers as layers_module
 from alloc.solving.project.layers import Layers
@@ -264,6 +272,26 @@ def test_a_schedule_between_whole_times_is_put_on_them_before_its_value_counts()
     again = alloc.solve(problem, objective="weighted_jct", warm_start=late)
     assert again.status == best.status == "optimal"
     assert again.objective == pytest.approx(best.objective)
+
+
+def test_a_start_in_any_order_and_in_a_mode_that_was_left_out_is_put_in_again():
+    modes = (Mode(2.0, {"gpu": 1}), Mode(1.0, {"gpu": 2}), Mode(3.0, {"gpu": 1}))
+    activities = tuple(Activity(f"a{k}", modes[k:] + modes[:k]) for k in range(3))
+    problem = ProjectProblem("p", activities, (Resource("gpu", 2),))
+    plan = ProjectPlan(
+        (ActivityRun("a2", 0, 3.0), ActivityRun("a0", 2, 0.0), ActivityRun("a1", 1, 0.0))
+    )
+    assert alloc.verify(problem, plan) == []
+    data = ProjectData(problem)
+    again = data.put_in_again(plan)
+    assert [run.activity for run in again.runs] == ["a0", "a1", "a2"]
+    assert [run.mode for run in again.runs] == [0, 2, 1]
+    assert alloc.verify(problem, again) == []
+    assert again.value(problem, "makespan") == 4.0
+    search = _Search(data, "makespan", Settings(60.0), lambda line: None)
+    search.take(plan)
+    search._sweep(lambda steps: PathsAndWork(steps, search.value))
+    assert search.value == search.bound == 3.0
 
 
 def test_an_activity_that_takes_no_unit_is_left_to_cpsat():

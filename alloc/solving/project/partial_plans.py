@@ -25,6 +25,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 import numpy.typing as npt
 
+from alloc.clock import check_time
 from alloc.models.project.data import ProjectData
 from alloc.models.project.whole_times import WholeTimes
 from alloc.problems.project import job_cost
@@ -292,6 +293,7 @@ class Steps:
         alive = np.ones(count, np.bool_)
         at = np.arange(count)
         for n in range(_COMPARED):
+            check_time()
             for other in (first + n, at - 1 - n):
                 rows = np.flatnonzero(alive & (other >= first) & (other < at))
                 rivals = other[rows]
