@@ -235,7 +235,8 @@ def test_ten_jobs_on_ten_gpus_are_proved_by_layers_alone(monkeypatch):
 
 @pytest.mark.parametrize("objective", ["makespan", "weighted_jct"])
 def test_ctrl_c_in_a_pass_keeps_what_the_one_before_found(monkeypatch, objective):
-    sweep, values = Layers.sweep, []
+    sweep = Layers.sweep
+    values: list[float] = []
 
     def pressed(self, width, value, least):
         if values:
