@@ -147,7 +147,7 @@ def linked(seed: int, later_s: float) -> ProjectProblem | None:
 def test_jobs_that_wait_for_others_and_clock_times_are_proved_from_any_value(objective, later_s):
     """A bound that is a little too high shows only where the value is just above the optimum."""
     compared = 0
-    for seed in range(60):
+    for seed in range(40):
         problem = linked(seed, later_s)
         truth = None if problem is None else PROJECT.truth((problem, objective)).values
         if problem is None or truth is None or truth[0] <= 0:
@@ -171,7 +171,7 @@ def test_jobs_that_wait_for_others_and_clock_times_are_proved_from_any_value(obj
 def test_prices_bound_jobs_that_wait_for_others(objective):
     """What follows in another job does not make a job longer."""
     compared = 0
-    for seed in range(60):
+    for seed in range(40):
         problem = linked(seed, 0.0)
         truth = None if problem is None else PROJECT.truth((problem, objective)).values
         if problem is None or truth is None:
