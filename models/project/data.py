@@ -10,7 +10,7 @@ from functools import cached_property
 import numpy as np
 
 from alloc.formulation import Array
-from alloc.problems.project import ActivityRun, ProjectPlan, ProjectProblem, job_cost
+from alloc.problems.project import ActivityRun, Mode, ProjectPlan, ProjectProblem, job_cost
 
 Modes = Sequence[int]
 """The mode of each activity, by position in `ProjectData.modes`."""
@@ -49,23 +49,24 @@ class ProjectData:
                 self.successors[p].append(k)
 
     def _useful(self, k: int) -> list[int]:
-        names = [r.name for r in self.problem.resources]
-        vectors = {
-            m: (mode.duration_s, *(mode.uses.get(name, 0) for name in names))
-            for m, mode in enumerate(self.problem.activities[k].modes)
-            if self.problem.fits(mode)
-        }
+        modes = self.problem.activities[k].modes
+        able = [m for m, mode in enumerate(modes) if self.problem.fits(mode)]
 
         def is_beaten(m: int) -> bool:
-            mine = vectors[m]
             return not self.whole and any(
-                all(a <= b for a, b in zip(other, mine, strict=True))
-                and (other != mine or rival < m)
-                for rival, other in vectors.items()
+                self._replaces(modes[rival], modes[m])
+                and (rival < m or not self._replaces(modes[m], modes[rival]))
+                for rival in able
                 if rival != m
             )
 
-        return [m for m in vectors if not is_beaten(m)]
+        return [m for m in able if not is_beaten(m)]
+
+    def _replaces(self, one: Mode, other: Mode) -> bool:
+        """Return whether a mode is no longer than another and uses no more of anything."""
+        return one.duration_s <= other.duration_s and all(
+            one.uses.get(r.name, 0) <= other.uses.get(r.name, 0) for r in self.problem.resources
+        )
 
     def _uses(self, names: Sequence[str]) -> list[list[tuple[int, ...]]]:
         """Return for each activity and mode what it uses of some resources."""
@@ -95,6 +96,24 @@ class ProjectData:
         for k in reversed(self.problem.order):
             for p in self.problem.predecessors[k]:
                 tails[p] = max(tails[p], tails[k] + self.shortest[k])
+        return tails
+
+    @cached_property
+    def job_tails(self) -> Array:
+        """Shortest time from the end of each activity to that of its job, seconds.
+
+        Activities of other jobs that follow are on the way, but do not make the job longer.
+        """
+        tails = np.zeros(self.num_activities)
+        # Of the jobs that an activity leads to, the longest path to one of their activities.
+        found: list[dict[int, float]] = [{} for _ in range(self.num_activities)]
+        for k in reversed(self.problem.order):
+            to_end = found[k]
+            tails[k] = to_end.setdefault(self.problem.job_of[k], 0.0)
+            for p in self.problem.predecessors[k]:
+                for j, tail in to_end.items():
+                    longer = tail + float(self.shortest[k])
+                    found[p][j] = max(found[p].get(j, 0.0), longer)
         return tails
 
     @cached_property
@@ -226,6 +245,28 @@ class ProjectData:
         for k in self.problem.order:
             priority[k] = max([priority[k], *(priority[p] for p in self.problem.predecessors[k])])
         return self.by_priority(priority)
+
+    def put_in_again(self, plan: ProjectPlan) -> ProjectPlan:
+        """Return a schedule put in by its starts, in modes that were not left out.
+
+        No activity starts later than it did, and each at a release or an end.
+
+        Parameters
+        ----------
+        plan
+            The schedule, its runs in any order.
+        """
+        runs = {run.activity: run for run in plan.runs}
+        modes, starts = [], []
+        for activity, kept in zip(self.problem.activities, self.modes, strict=True):
+            run = runs[activity.id]
+            mode = run.mode
+            if mode not in kept:
+                old = activity.modes[mode]
+                mode = next(m for m in kept if self._replaces(activity.modes[m], old))
+            modes.append(kept.index(mode))
+            starts.append(run.start_s)
+        return self.plan(modes, self.schedule(modes, self.order_of(starts)))
 
     def plan(self, modes: Modes, starts: Sequence[float]) -> ProjectPlan:
         """Return modes and starts as a plan.

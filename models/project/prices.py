@@ -149,7 +149,7 @@ class PricesOfGraph:
                 self.children[p].append(k)
         job_of = np.array(data.problem.job_of)
         self.stages = [np.flatnonzero(job_of == j) for j in range(len(data.problem.jobs))]
-        ends = data.heads + data.shortest + data.tails
+        ends = data.heads + data.shortest + data.job_tails
         self.soonest = np.array([ends[own].max() if len(own) else 0.0 for own in self.stages])
         self.latest = np.array([self._latest(j) for j in range(len(self.stages))])
         # In rows ``use <= 1`` a completion counts in the time that a job may take.
@@ -172,14 +172,14 @@ class PricesOfGraph:
     def start(self) -> Array:
         """Return prices that prove what longest paths prove: jobs count by their last stages."""
         prices = np.zeros(self.num_prices)
-        ends = self.data.heads + self.data.shortest + self.data.tails
+        ends = self.data.heads + self.data.shortest + self.data.job_tails
         for j, own in enumerate(self.stages):
             job = self.data.problem.jobs[j]
             counts = self.objective == "weighted_jct" or (
                 job.due_date_s is not None and self.soonest[j] >= job.due_date_s
             )
             if len(own) and counts:
-                last = max(own, key=lambda k: (float(ends[k]), -float(self.data.tails[k])))
+                last = max(own, key=lambda k: (float(ends[k]), -float(self.data.job_tails[k])))
                 rate = self.factor * job.weight * self.span[j]
                 prices[self.num_prices - self.data.num_activities + last] = rate
         return prices
@@ -223,7 +223,7 @@ class PricesOfGraph:
             cost[m] = np.choose(choice, [priced, inner, following])
             at[m] = begin + np.choose(choice, [0.0, self.step - rest, self.step])
             cost[m] += multiplier * (
-                np.maximum(begin, data.heads[k]) + self.lengths[k][m] + data.tails[k]
+                np.maximum(begin, data.heads[k]) + self.lengths[k][m] + data.job_tails[k]
             )
             for other in after:
                 cost[m] += other.least[end]
@@ -295,7 +295,7 @@ class PricesOfGraph:
             held += np.outer(data.rates[k][m], np.maximum(inside, 0.0))
             j = data.problem.job_of[k]
             end = max(float(self.times[i]), float(data.heads[k])) + length
-            use[k] += (end + float(data.tails[k]) - ends[j]) / self.span[j]
+            use[k] += (end + float(data.job_tails[k]) - ends[j]) / self.span[j]
         held /= np.maximum(self.capacity, 1.0)[:, None] * (self.edges[1] - self.edges[0])
         return total, np.concatenate([held.ravel(), use])
 

@@ -12,7 +12,15 @@ from alloc.instances.projects import generate_dags
 from alloc.models.project.data import ProjectData
 from alloc.models.project.prices import PricesOfGraph
 from alloc.models.project.whole_times import WholeTimes
-from alloc.problems.project import Activity, Mode, ProjectJob, ProjectPlan, ProjectProblem, Resource
+from alloc.problems.project import (
+    Activity,
+    ActivityRun,
+    Mode,
+    ProjectJob,
+    ProjectPlan,
+    ProjectProblem,
+    Resource,
+)
 from alloc.solving.outcome import Settings
 from alloc.solving.project import layers as layers_module
 from alloc.solving.project.layers import Layers
@@ -108,6 +116,92 @@ def test_nothing_better_is_found_below_the_optimum(objective, seed):
         assert swept.bound == pytest.approx(truth, rel=1e-6, abs=1e-6)
 
 
+def linked(seed: int, later_s: float) -> ProjectProblem | None:
+    """Return a tiny project whose jobs wait for one another, all so much later; None: of one."""
+    problem, _ = PROJECT.problem(seed)
+    if len(problem.jobs) == 1:
+        return None
+    rng = np.random.default_rng(seed)
+    jobs = tuple(
+        replace(
+            job,
+            release_s=job.release_s + later_s,
+            due_date_s=None if job.due_date_s is None else job.due_date_s + later_s,
+        )
+        for job in problem.jobs
+    )
+    activities = tuple(
+        replace(
+            a,
+            predecessors=(
+                *a.predecessors,
+                *(b.id for b in problem.activities if b.job < a.job and rng.random() < 0.4),
+            ),
+        )
+        for a in problem.activities
+    )
+    return replace(problem, activities=activities, jobs=jobs)
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES)
+@pytest.mark.parametrize("later_s", [0.0, 1e9])
+def test_jobs_that_wait_for_others_and_clock_times_are_proved_from_any_value(objective, later_s):
+    """A bound that is a little too high shows only where the value is just above the optimum."""
+    compared = 0
+    for seed in range(40):
+        problem = linked(seed, later_s)
+        truth = None if problem is None else PROJECT.truth((problem, objective)).values
+        if problem is None or truth is None or truth[0] <= 0:
+            continue
+        data = ProjectData(problem)
+        steps = Steps(data, objective, WholeTimes(data))
+        if not steps.fit:
+            continue
+        layers = Layers(steps, 0.0)
+        for value in (truth[0] + layers.grain, truth[0] * 1.03, truth[0] * 1.3):
+            if layers.grain:
+                value = truth[0] + layers.grain * round((value - truth[0]) / layers.grain)
+            for bound in rests(steps, seed, value):
+                swept = layers.sweep(WIDE, value, bound)
+                assert swept.bound <= truth[0] * (1 + 1e-9) + later_s * 1e-15
+                compared += 1
+    assert compared > 30
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES[1:])
+def test_prices_bound_jobs_that_wait_for_others(objective):
+    """What follows in another job does not make a job longer."""
+    compared = 0
+    for seed in range(40):
+        problem = linked(seed, 0.0)
+        truth = None if problem is None else PROJECT.truth((problem, objective)).values
+        if problem is None or truth is None:
+            continue
+        data = ProjectData(problem)
+        worth = max(1.2 * truth[0], 1.0)
+        graph = PricesOfGraph(data, objective, np.linspace(0.0, data.horizon_s, 6), 3, 1.0, worth)
+        assert graph.bound(graph.start()) <= truth[0] * (1 + 1e-9) + 1e-9
+        compared += 1
+    assert compared > 15
+
+
+@pytest.mark.parametrize("value", [101.0, 110.0, 200.0])
+def test_work_with_a_tail_may_end_before_some_units_are_free(value):
+    """The unit that the long activity holds does none of it."""
+    activities = (
+        Activity("long", (Mode(100.0, {"gpu": 1}),), (), "a"),
+        Activity("short", (Mode(1.0, {"gpu": 1}),), (), "b"),
+        Activity("tail", (Mode(60.0, {"gpu": 1}),), ("short",), "b"),
+    )
+    resources = (Resource("gpu", 2), Resource("none", 0))
+    jobs = (ProjectJob("a"), ProjectJob("b", 5.0))
+    data = ProjectData(ProjectProblem("p", activities, resources, jobs))
+    steps = Steps(data, "makespan", WholeTimes(data))
+    swept = Layers(steps, 1e-6).sweep(WIDE, value, PathsAndWork(steps, value))
+    assert swept.plan is not None
+    assert swept.bound == swept.plan.value(data.problem, "makespan") == 100.0
+
+
 @pytest.mark.parametrize("objective", OBJECTIVES)
 @pytest.mark.parametrize("seed", range(5))
 def test_layers_and_cpsat_agree_on_jobs_of_stages(objective, seed):
@@ -182,6 +276,26 @@ def test_a_schedule_between_whole_times_is_put_on_them_before_its_value_counts()
     again = alloc.solve(problem, objective="weighted_jct", warm_start=late)
     assert again.status == best.status == "optimal"
     assert again.objective == pytest.approx(best.objective)
+
+
+def test_a_start_in_any_order_and_in_a_mode_that_was_left_out_is_put_in_again():
+    modes = (Mode(2.0, {"gpu": 1}), Mode(1.0, {"gpu": 2}), Mode(3.0, {"gpu": 1}))
+    activities = tuple(Activity(f"a{k}", modes[k:] + modes[:k]) for k in range(3))
+    problem = ProjectProblem("p", activities, (Resource("gpu", 2),))
+    plan = ProjectPlan(
+        (ActivityRun("a2", 0, 3.0), ActivityRun("a0", 2, 0.0), ActivityRun("a1", 1, 0.0))
+    )
+    assert alloc.verify(problem, plan) == []
+    data = ProjectData(problem)
+    again = data.put_in_again(plan)
+    assert [run.activity for run in again.runs] == ["a0", "a1", "a2"]
+    assert [run.mode for run in again.runs] == [0, 2, 1]
+    assert alloc.verify(problem, again) == []
+    assert again.value(problem, "makespan") == 4.0
+    search = _Search(data, "makespan", Settings(60.0), lambda line: None)
+    search.take(plan)
+    search._sweep(lambda steps: PathsAndWork(steps, search.value))
+    assert search.value == search.bound == 3.0
 
 
 def test_an_activity_that_takes_no_unit_is_left_to_cpsat():

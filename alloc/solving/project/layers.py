@@ -33,7 +33,7 @@ _CHUNK = 2048
 _CROWD = 6
 """Widths of plans that are held of a layer before the best are picked."""
 _CLEAR = 1e-9
-"""Share of a value by which a bound has to be above what it excludes: prices round."""
+"""Share of a value by which a bound has to be above what it excludes, or by its own rounding."""
 _BYTES = 2**29
 """Memory for the plans of a layer, bytes."""
 
@@ -88,7 +88,7 @@ class Layers:
         least
             What plans cost at least.
         """
-        clear, short = _CLEAR * abs(value), self.gap * abs(value) / 2
+        clear, short = max(_CLEAR * abs(value), least.rounding), self.gap * abs(value) / 2
         if self.grain > max(short, 2 * clear):
             # Costs are whole in the grain: none lies between the value and the one before.
             ceiling, proved = value - self.grain + clear, value
@@ -108,11 +108,11 @@ class Layers:
                     together, cut = _best(PartialPlans.together(found), width * _CROWD // 2, cut)
                     found = [together]
             if not sum(map(len, found)):
-                return Swept(None, min(cut, proved))
+                return Swept(None, min(cut - least.rounding, proved))
             layer = self.steps.not_beaten(PartialPlans.together(found))
             layer, cut = _best(layer, width, cut)
         best = int(np.argmin(layer.cost))
-        bound = min(cut, proved, float(layer.cost[best]))
+        bound = min(cut - least.rounding, proved, float(layer.cost[best]))
         return Swept(self._plan(layer, best), bound)
 
     def _plan(self, plans: PartialPlans, row: int) -> ProjectPlan:

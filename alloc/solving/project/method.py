@@ -227,11 +227,7 @@ class _Search:
         if self.is_closed or self.plan is None or not steps.fit:
             return False
         # Put in again it starts at ends and releases only, as all plans of layers do.
-        modes = [
-            row.index(run.mode) for row, run in zip(self.data.modes, self.plan.runs, strict=True)
-        ]
-        starts = [run.start_s for run in self.plan.runs]
-        self.take(self.data.plan(modes, self.data.schedule(modes, self.data.order_of(starts))))
+        self.take(self.data.put_in_again(self.plan))
         layers = Layers(steps, self.settings.gap)
         brief = self.settings.within(_LAYERS * self.settings.seconds_left())
         for width in layers.widths():

@@ -25,6 +25,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 import numpy.typing as npt
 
+from alloc.clock import check_time
 from alloc.models.project.data import ProjectData
 from alloc.models.project.whole_times import WholeTimes
 from alloc.problems.project import job_cost
@@ -121,8 +122,8 @@ class Steps:
         self.of_job = np.arange(jobs)[:, None] == self.job_of
         self.waits_for = [np.array(before, np.int64) for before in data.problem.predecessors]
         # The last stages of a job decide when it ends; if there is one, it alone.
-        sinks = [[k for k in np.flatnonzero(own) if not data.successors[k]] for own in self.of_job]
-        self._many_ends = [j for j in range(jobs) if len(sinks[j]) > 1]
+        sinks = self.of_job & (data.job_tails == 0)
+        self._many_ends = [j for j in range(jobs) if sinks[j].sum() > 1]
         self._waiting = [k for k in range(self.size) if len(self.waits_for[k])]
 
     @property
@@ -292,6 +293,7 @@ class Steps:
         alive = np.ones(count, np.bool_)
         at = np.arange(count)
         for n in range(_COMPARED):
+            check_time()
             for other in (first + n, at - 1 - n):
                 rows = np.flatnonzero(alive & (other >= first) & (other < at))
                 rivals = other[rows]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Protocol
 
 import numpy as np
@@ -16,8 +17,16 @@ _TAILS = 6
 """Tails for which the work of the activities with at least so much behind them is counted."""
 
 
+_ROUNDS = 1e-13
+"""Rounding of a sum of some hundred doubles, as a share of the sum of their sizes."""
+
+
 class RestBound(Protocol):
     """Says what plans cost at least."""
+
+    @property
+    def rounding(self) -> float:
+        """By how much it may be too high, since sums round, seconds."""
 
     def __call__(self, plans: PartialPlans) -> Array:
         """Return it for each plan, seconds, shape (plans,)."""
@@ -60,9 +69,22 @@ class PricedRest:
         """Units of time from one moment to the next; a time counts as the moment before."""
         self.last = int(last / unit) // self.cell + 1
         moments: Array = np.arange(self.last + 1, dtype=np.float64) * (self.cell * unit)
-        self.tables = graph.tables(prices, moments)
+        self.tables = tables = graph.tables(prices, moments)
         self.left = self.tables.paid[:, -1:] - self.tables.paid
-        self.tails = steps.data.tails
+        self.tails = steps.data.job_tails
+        # Ends count from 0: of releases by the clock of a computer they are far above any cost.
+        ends, capacity = steps.data.horizon_s + self.tails, np.diff(steps.units)
+        sizes = [
+            tables.multipliers @ ends,
+            np.abs(tables.jobs).sum(),
+            tables.paid[:, -1] @ capacity,
+        ]
+        self.rounding = _ROUNDS * float(sum(sizes))
+        if not steps.times.is_exact:
+            # Plans are beaten in whole times, each rounded down, and bounded in the times as given.
+            weights = math.fsum(job.weight for job in steps.data.problem.jobs)
+            self.rounding += steps.size * unit * weights
+        """See `RestBound`."""
 
     def __call__(self, plans: PartialPlans) -> Array:
         """Return it for each plan, seconds, shape (plans,)."""
@@ -104,6 +126,9 @@ class PathsAndWork:
         Makespan of a plan, seconds: what is said of longer ones may be too much, though it is never
         below this.
     """
+
+    rounding = 0.0
+    """See `RestBound`: its times are whole."""
 
     def __init__(self, steps: Steps, value: float) -> None:
         self.steps, data = steps, steps.data
@@ -172,17 +197,20 @@ class PathsAndWork:
             np.maximum(most, np.where(plans.started[:, k], 0, ends), out=most)
         free = np.maximum(plans.free, plans.now[:, None])
         held = [
-            free[:, first:last].sum(axis=1)
+            free[:, first:last].cumsum(axis=1)
             for first, last in zip(steps.units[:-1], steps.units[1:], strict=True)
         ]
         waiting = ~plans.started
         for r, tail, work, capacity in self.works:
             left = waiting @ work
-            # Rounded up: whole times end at whole times.
-            needs = -(-(held[r] + left) // capacity) + tail
-            np.maximum(most, np.where(left > 0, needs, 0), out=most)
+            # With a tail behind it the work may end before some units are free: those do none of
+            # it, whichever they are. Rounded up: whole times end at whole times.
+            needs = np.min(-(-(held[r] + left[:, None]) // np.arange(1, capacity + 1)), axis=1)
+            np.maximum(most, np.where(left > 0, needs + tail, 0), out=most)
         for r, tables in enumerate(self.least_work):
-            total = held[r].astype(np.float64)
+            if not held[r].size:
+                continue
+            total = held[r][:, -1].astype(np.float64)
             for k, p in enumerate(self.parent):
                 awaited = waiting[:, k] if p is None else waiting[:, k] & plans.started[:, p]
                 at = np.minimum(starts[:, k] // self.cell, len(tables[k]) - 1)
