@@ -132,9 +132,10 @@ def plan_and_replay(
     and the model keeps capacity buffers: what the classes that share a pool require together by a
     queueing formula, corrected by what the simulator measures in the pools of the plans, up or
     down. The cheapest of these is replayed. If the last plan but one misses a goal, the last stays
-    in its places, and whoever missed a goal there, or nearly did, is given a host more. The answer
-    is the cheapest plan whose goals hold. Every iteration draws jobs of its own, and capacity is
-    measured by draws of before: no plan is judged by what it was made for.
+    in its places, and whoever missed a goal there, or nearly did, is given a host more; so it is
+    where a plan misses and nothing else would change. The answer is the cheapest plan whose goals
+    hold. Every iteration draws jobs of its own, and capacity is measured by draws of before: no
+    plan is judged by what it was made for.
 
     Parameters
     ----------
@@ -193,12 +194,13 @@ def _iterate(
 ) -> None:
     """Add one iteration after another."""
     knowledge, shared = Knowledge(), with_shared_pools(problem)
-    measured_only = False
+    measured_only = made_sure = False
     for number in range(1, max_iterations + 1):
         tell(f"iteration {number}: solving the plan")
         last = _last_plan(iterations)
         solves = IterationSolves(problem, shared, knowledge, solve, settings, seconds)
-        is_last_chance = number == max_iterations and last is not None and bool(last.missed)
+        is_last = number == max_iterations or made_sure
+        is_last_chance = is_last and last is not None and bool(last.missed)
         try:
             now, result = _solved(solves, last, number, measured_only, is_last_chance)
         except KeyboardInterrupt:
@@ -230,15 +232,22 @@ def _iterate(
             tell(f"iteration {number}: measuring the capacity that is required")
             found = tuple(zip(operations, measured, strict=True))
             asked = margins(now).keys()
-            surely = number + 1 == max_iterations and bool(done.missed)
-            try:
-                learn(knowledge, shared, asked, every, found, settings, number, surely=surely)
-            except InstanceError:
-                if not any(before.holds for before in iterations):
-                    raise
-                # What no number of hosts cures in this plan is no fault of the one that holds.
-                return
-            if number > 1 and solves.tightened(result, anywhere=measured_only) == now:
+            has_missed = bool(done.missed)
+            ways = sorted({has_missed and number + 1 == max_iterations, has_missed})
+            # If what was learnt changes nothing, the next plan is made sure as if it were the last.
+            for made_sure in ways:
+                try:
+                    learn(
+                        knowledge, shared, asked, every, found, settings, number, surely=made_sure
+                    )
+                except InstanceError:
+                    if not any(before.holds for before in iterations):
+                        raise
+                    # What no number of hosts cures in this plan is no fault of the one that holds.
+                    return
+                if number == 1 or solves.tightened(result, anywhere=measured_only) != now:
+                    break
+            else:
                 return
 
 

@@ -34,6 +34,9 @@ _MAX_TIMES = 5
 # for less the GPUs busy hardly change, and what they were at the beginning is all that is seen. In
 # pools of 4,000 GPUs a fifth of it passed plans that in the long run keep two thirds of a promise.
 _TURNS = 5
+# Jobs up to which that makes a replication longer, a fifth of a second of its queue: where very
+# many short jobs come beside a few long ones, five turns of the long ones are millions of jobs.
+_MAX_JOBS_TO_TURN = 200_000
 # Batches of replications until a goal is surely kept or missed; then the mean of all decides.
 # Four times the replications make the interval half as wide.
 _MAX_BATCHES = 4
@@ -54,7 +57,7 @@ class ReplaySettings:
     jobs
         Jobs that arrive in each replication; up to five times as many if a class with a goal would
         otherwise hardly come; and as many as it takes for the jobs of a pool to make way for others
-        five times.
+        five times, up to 200,000.
     replications
         Independent replications of each pool, 2 or more: their spread gives the interval. Up to
         four times as many while an interval has the goal within it (a sequential test).
@@ -268,7 +271,8 @@ def _jobs(
     rarest = min(s.jobs_per_hour for s in operation.streams if s.job_class.goal is not None)
     wanted = math.ceil(_ENOUGH * rates.sum() / rarest)
     count = min(max(settings.jobs, wanted), _MAX_TIMES * settings.jobs)
-    count = max(count, math.ceil(_TURNS * rates.sum() * operation.turn_hours))
+    turning = min(_TURNS * rates.sum() * operation.turn_hours, _MAX_JOBS_TO_TURN)
+    count = max(count, math.ceil(turning))
     count = min(count, max(math.ceil(_MAX_HOURS * rates.sum()), 2))
     gaps_h = rng.exponential(1 / rates.sum(), count)
     members = rng.choice(len(rates), size=count, p=rates / rates.sum())

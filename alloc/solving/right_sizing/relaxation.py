@@ -249,6 +249,7 @@ class Relaxation:
             return
         opening = OpeningRows(self.data, self.blocks)
         ends = time.perf_counter() + seconds
+        is_close = False  # closed no further yet than is worth it before there are rows
         while not self.closed() and time.perf_counter() + 2 * self.seconds_to_value < ends:
             point, before = self.relaxed_point, self.bound
             found = self.value(point, self.tasks, keep=True)
@@ -259,17 +260,19 @@ class Relaxation:
                 ]
             )
             changed = opening.add_broken(self.block_data, values, self.setting.points(point)[0])
-            if changed is None:
+            if changed is not None:
+                self._change(changed)
+            elif is_close:
                 break
-            self._change(changed)
             relaxed = self.relax(point, MAX_STEPS, target, ends - time.perf_counter())
             if relaxed is None:
                 break
+            is_close = True
             self.raise_bound(relaxed[0])
             self.linear_bound, self.relaxed_point = relaxed
             self.aggregate_cuts(keep=True)
             self.say("opening")
-            if self.bound - before < self.small_change(self.bound):
+            if changed is not None and self.bound - before < self.small_change(self.bound):
                 break
 
     def relax(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
+from unittest.mock import ANY
 
 import pytest
 from planning_worlds import small_pools
@@ -10,6 +12,7 @@ from pools import FILLER, QUICK, SHORT, pool, problem
 
 from alloc.planning.buffers import Knowledge, learn
 from alloc.planning.capacity import holds, reserved_gpus
+from alloc.planning.iteration_solves import IterationSolves
 from alloc.planning.loop import plan_and_replay
 from alloc.planning.replay import Measured, ReplaySettings, replay, replay_all
 from alloc.planning.report import solve_plan
@@ -77,3 +80,39 @@ def test_the_last_plan_that_may_hold_is_of_the_places_of_the_one_before(
         for problems in asked
     ]
     assert at_prices == [False, *[True] * (max_iterations - 2), False]
+
+
+def test_where_nothing_would_change_the_next_plan_is_made_sure(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The same plan again would miss the same goals, and iterations are left."""
+    ways: list[bool] = []
+
+    def noted(*given: object, surely: bool) -> None:
+        ways.append(surely)
+        learn(*given, surely=surely)  # type: ignore[arg-type]
+
+    changed = IterationSolves.tightened
+
+    def unchanged_at_first(*given: Any, anywhere: bool) -> object:
+        return changed(*given, anywhere=anywhere) if ways[-1] else ANY
+
+    def miss_at_first(*given: object, draw: int) -> tuple[tuple[Measured, ...], ...]:
+        found = replay_all(*given, draw=draw)  # type: ignore[arg-type]
+        return tuple(
+            tuple(dataclasses.replace(m, holds=m.holds and draw > 2) for m in each)
+            for each in found
+        )
+
+    monkeypatch.setattr("alloc.planning.loop.learn", noted)
+    monkeypatch.setattr(IterationSolves, "tightened", unchanged_at_first)
+    monkeypatch.setattr("alloc.planning.loop.replay_all", miss_at_first)
+    ended = plan_and_replay(
+        small_pools(),
+        lambda tightened, last, _: solve_plan(tightened, Limits(seconds=20.0, gap=1e-6), last),
+        ReplaySettings(jobs=100, replications=2, regimes=1),
+        max_iterations=5,
+    )
+    assert ways[:3] == [False, False, True]
+    assert len(ended.iterations) > 2
+    assert ended.outcome == "holds"

@@ -202,6 +202,18 @@ def test_jobs_make_way_for_others_some_times_in_a_replication() -> None:
     assert each == pytest.approx(0.75 * 60.0 * 5 * pool.turn_hours, rel=0.1)
 
 
+def test_many_short_jobs_beside_a_few_long_ones_are_not_drawn_by_the_million() -> None:
+    """Five turns of the long ones are 12 million jobs: too many to keep, or to replay in time."""
+    goal = ServiceGoal("wait", 2.0, 0.9)
+    pool = operation(
+        {8: 120},
+        stream(goal, hours=0.01, rate=5000.0),
+        stream(None, gpus=16, hours=500.0, rate=0.1),
+    )
+    arrivals_s, _, _ = _jobs(pool, ReplaySettings(jobs=20), np.random.default_rng(0))
+    assert np.count_nonzero(arrivals_s) == 200_000
+
+
 @pytest.mark.parametrize("fraction", [None, 0.9])
 def test_replications_go_on_until_the_interval_is_on_one_side(fraction: float | None) -> None:
     """A goal clearly kept or missed takes one batch; one that is near four, and is not sure."""

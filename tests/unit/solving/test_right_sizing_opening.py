@@ -14,6 +14,7 @@ from alloc.solving.outcome import Settings
 from alloc.solving.right_sizing.blocks import BlockSolver
 from alloc.solving.right_sizing.decomposition import Decomposition
 from alloc.solving.right_sizing.method import right_size
+from alloc.solving.right_sizing.opening_rows import OpeningRows
 from alloc.solving.right_sizing.relaxation import Relaxation
 
 
@@ -62,6 +63,25 @@ def test_slopes_and_values_of_cuts_say_the_same(seed: int) -> None:
     for w, t in state.tasks:
         own = pool.alpha[:, w, t] + pool.slopes(every, w, t) @ linked[t]
         np.testing.assert_allclose(own + pool.gamma[:, w, t] * waived[w], values[:, w, t])
+
+
+def test_where_no_row_is_broken_the_relaxation_is_closed_all_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Before there are rows it is closed roughly only."""
+    monkeypatch.setattr(OpeningRows, "add_broken", lambda *_: None)
+    problem = generate_planning("loose", num_host_types=3, num_sites=2, num_quarters=3,
+                                num_classes=5, num_scenarios=3, failures=1, seed=1)  # fmt: skip
+    closely, roughly = (Relaxation(SizingData(problem), Settings(60.0), 1e-7) for _ in range(2))
+    with closely.values, roughly.values:
+        wanted = closely.relax(None, 60, 1e-9, 60.0)
+        found = roughly.relax(None, 60, 1e-1, 60.0)
+        assert wanted is not None
+        assert found is not None
+        assert found[0] < wanted[0] * (1 - 1e-5)
+        roughly.keep_optimum(*found)
+        roughly.strengthen(1e-8, 60.0)
+    assert roughly.linear_bound == pytest.approx(wanted[0], rel=1e-6)
 
 
 def test_growing_demand_is_answered_as_by_one_program() -> None:
