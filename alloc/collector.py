@@ -15,8 +15,8 @@ def collector_paused() -> Iterator[None]:
     took half of the time.
     """
     enabled = gc.isenabled()
-    gc.disable()
-    try:
+    try:  # also for a Ctrl-C right after the next line
+        gc.disable()
         yield
     finally:
         if enabled:

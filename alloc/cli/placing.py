@@ -14,7 +14,7 @@ from alloc.cli.clusters import read_cluster
 from alloc.cli.console import print_text, progress, require_writable, save, show
 from alloc.cli.door import say
 from alloc.cli.exit_code import ExitCode, code_of_result
-from alloc.cli.sources import read_instance, with_moves
+from alloc.cli.sources import read_instance
 from alloc.cli.topology import HostTypeOption, TopologyOption
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def place_command(
     """
     require_writable(output)
     problem = read_instance(instance, read_cluster(topology, host_type))
-    problem = with_moves(problem, move_budget, evict)
+    problem = problem.with_moves(move_budget, evict)
     from alloc.result import Limits
     from alloc.solving.placing.place import place
 

@@ -158,18 +158,6 @@ def _require_stored(reference: str, known: Sequence[str], what: str, cure: str) 
         )
 
 
-def with_moves(problem: "Instance", budget: int | None, evict: bool) -> "Instance":
-    """Return an instance with what the command line says of its running jobs.
-
-    Without a word, there or in the instance, they stay where they are.
-    """
-    from alloc.problems.allocation.instance import Moves
-
-    if budget is None and not evict:
-        return problem
-    return problem.replace(moves=Moves(budget, evict))
-
-
 def stored_ids() -> list[str]:
     """Return the ids of the stored instances."""
     from alloc.instances.listing import ids

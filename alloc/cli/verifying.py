@@ -10,7 +10,7 @@ from alloc.cli import options
 from alloc.cli.clusters import read_cluster
 from alloc.cli.console import print_json, show
 from alloc.cli.exit_code import ExitCode
-from alloc.cli.sources import name_of, read_answer, read_problem, solution_of, with_moves
+from alloc.cli.sources import name_of, read_answer, read_problem, solution_of
 from alloc.cli.topology import HostTypeOption, TopologyOption
 from alloc.errors import InstanceError
 
@@ -45,7 +45,7 @@ def verify_command(
     asked = read_problem(problem, read_cluster(topology, host_type))
     found = read_answer(answer)
     if isinstance(asked, Instance):
-        asked = with_moves(asked, move_budget, evict)
+        asked = asked.with_moves(move_budget, evict)
     elif move_budget is not None or evict:
         raise typer.BadParameter(
             f"--move-budget and --evict are of instances, and {name_of(problem)} is another "

@@ -23,7 +23,7 @@ from alloc.documents.typed import (
     TopologyDocument,
 )
 from alloc.errors import InstanceError, nearest
-from alloc.problems.allocation.instance import Instance, Moves
+from alloc.problems.allocation.instance import Instance
 from alloc.server.problems import blame
 from alloc.topology import Topology
 
@@ -240,22 +240,3 @@ def require_scheduler(name: str, known: Collection[str]) -> None:
             f'unknown scheduler "{name}"{nearest(name, known) or ";"} '
             "/v1/schedulers lists the names."
         )
-
-
-def with_moves(problem: Instance, budget: int | None, evict: bool) -> Instance:
-    """Return an instance with what a request says of its running jobs.
-
-    Without a word, there or in the instance, they stay where they are.
-
-    Parameters
-    ----------
-    problem
-        The instance.
-    budget
-        Most running tasks that may move, 0 or more; None: not said.
-    evict
-        Whether running preemptible jobs may be stopped.
-    """
-    if budget is None and not evict:
-        return problem
-    return problem.replace(moves=Moves(budget, evict))

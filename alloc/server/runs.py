@@ -20,7 +20,6 @@ from alloc.server.requests import (
     instance_of,
     problem_of,
     require_scheduler,
-    with_moves,
 )
 
 if TYPE_CHECKING:
@@ -67,7 +66,7 @@ def run_place(request: PlaceRequest, tell: Tell, limits: Limits) -> dict[str, An
     with blame("/goal"):
         require_family("placement").require_objective(None, request.goal)
     placement = place(
-        with_moves(problem_of(request), request.move_budget, request.evict),
+        problem_of(request).with_moves(request.move_budget, request.evict),
         request.goal,
         backend=request.backend,
         repair=request.repair,

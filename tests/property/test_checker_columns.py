@@ -14,7 +14,7 @@ from strategies import instances, runnable
 
 from alloc.problems.allocation.instance import Instance
 from alloc.problems.allocation.run_columns import RunColumns
-from alloc.problems.allocation.solution import Assignment, Run, Schedule, TaskPlacement
+from alloc.problems.allocation.solution import Allocation, Assignment, Run, Schedule, TaskPlacement
 from alloc.progress import ends_of_single_runs, follow
 from alloc.schedulers import make_scheduler
 from alloc.simulation import simulate
@@ -40,6 +40,7 @@ def broken(run: Run, how: int) -> Run:
         4: (dataclasses.replace(task, count=0), *run.tasks[1:]),
         5: (dataclasses.replace(task, count=10**30), *run.tasks[1:]),
         6: (dataclasses.replace(task, count=-1), *run.tasks),
+        15: (dataclasses.replace(task, count=task.count - 0.5), *run.tasks[1:]),  # type: ignore[arg-type]
     }
     changes: dict[int, dict[str, Any]] = {
         7: {"job": "nobody"},
@@ -72,7 +73,7 @@ def test_at_once_is_one_by_one(
     runs = list(simulate(instance, make_scheduler("fifo")).schedule.runs)
     for k, run in enumerate(runs):
         if data.draw(st.booleans()):
-            runs[k] = broken(run, data.draw(st.integers(0, 14)))
+            runs[k] = broken(run, data.draw(st.integers(0, 15)))
     columns, is_plain = RunColumns(instance, runs), plain_assignments(instance)
     jobs = {job.id: job for job in instance.jobs}
     for run, well in zip(runs, columns.well_placed.tolist(), strict=True):
@@ -117,6 +118,19 @@ def test_counts_of_every_kind_of_number_take_room(count: Any, others: tuple[floa
     )
     found = verify(Instance("full", BOX, jobs), Schedule(runs))
     assert (full, "gpu_milli", 1000) in {(*v.ids, v.amount) for v in found}
+
+
+@pytest.mark.parametrize("counts", [(1.5,), (0.5, 0.5), (1.2, 0.8), (1, np.float64(0.5))])
+def test_parts_of_tasks_are_no_gang(counts: tuple[Any, ...]) -> None:
+    """Neither in a schedule nor in an allocation, though they take the room of whole ones."""
+    instance = Instance("parts", BOX, (Job("j", 0.0, 5.0, (PAIR,)),))
+    tasks = tuple(
+        TaskPlacement(host.id, "worker", count)
+        for host, count in zip(BOX.hosts, counts, strict=False)
+    )
+    answers = (Schedule((Run("j", 0, 0.0, 5.0, tasks),)), Allocation((Assignment("j", 0, tasks),)))
+    for answer in answers:
+        assert "gang" in {v.code for v in verify(instance, answer)}
 
 
 @pytest.mark.parametrize("configuration", [-1, 1])

@@ -182,6 +182,20 @@ class Instance(Problem):
             return NO_MOVES if self.running else Moves()
         return self.moves
 
+    def with_moves(self, budget: int | None, evict: bool) -> Instance:
+        """Return the instance with what somebody says beside it of the jobs that run.
+
+        Parameters
+        ----------
+        budget
+            Most of their tasks that may move, 0 or more; None: not said.
+        evict
+            Whether preemptible ones may be stopped. Without a word of either, all is as it was.
+        """
+        if budget is None and not evict:
+            return self
+        return self.replace(moves=Moves(budget, evict))
+
     @property
     def resource_names(self) -> tuple[str, ...]:
         """The axis of every vector of amounts; see `alloc.resources`."""

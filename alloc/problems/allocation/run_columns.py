@@ -144,7 +144,7 @@ class RunColumns:
         self.kind = np.where(used[kind], np.cumsum(used)[kind] - 1, UNKNOWN)
         self._num_tasks, self._tasks, self._place = runs.num_places, runs.places, runs.place
 
-    def _of_tasks(self, values: Numbers) -> Numbers:
+    def _of_tasks(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Return what is known of each of `_tasks` for each placed task."""
         return values if self._place is None else values[self._place]
 
@@ -159,7 +159,8 @@ class RunColumns:
         """Position of the host of each placed task, shape (tasks,)."""
         index = self._instance.topology.host_index
         hosts = [index.get(task.host, UNKNOWN) for task in self._tasks]
-        return self._of_tasks(np.array(hosts, dtype=np.int64))
+        found: Numbers = self._of_tasks(np.array(hosts, dtype=np.int64))
+        return found
 
     @cached_property
     def task_group(self) -> Numbers:
@@ -180,12 +181,19 @@ class RunColumns:
     @cached_property
     def task_count(self) -> Numbers:
         """Number of equal tasks, rounded up, from 0 to `MAX_TASKS`, shape (tasks,)."""
+        counted: Numbers = self._of_tasks(self._counts[0])
+        return counted
+
+    @cached_property
+    def _counts(self) -> tuple[Numbers, Flags]:
+        """What `task_count` says of each of `_tasks`, and whether it is that very number."""
         counts = [task.count for task in self._tasks]
         found = np.array(counts)
+        exact = np.ones(len(counts), dtype=bool)
         if found.dtype != np.int64:  # too large for it, or no whole numbers
             found = np.array([_counted(count) for count in counts], dtype=np.int64)
-        counted: Numbers = np.clip(found, 0, MAX_TASKS)
-        return self._of_tasks(counted)
+            exact[:] = [n == count for n, count in zip(found.tolist(), counts, strict=True)]
+        return np.clip(found, 0, MAX_TASKS), exact
 
     @cached_property
     def demand(self) -> Numbers:
@@ -222,6 +230,9 @@ class RunColumns:
             wanted[k, : len(kind.tasks)] = [group.count for group in kind.tasks]
         count = self.task_count
         wrong = ~self.task_is_known | (count < 1) | (count >= MAX_TASKS)
+        exact = self._counts[1]
+        if not exact.all():  # a part of a task is none
+            wrong |= ~self._of_tasks(exact)
         types = {name: t for t, name in enumerate({*topology.gpu_types})}
         if any(kind.gpu_type is not None for kind in self.kinds):
             has = np.array([types[name] for name in topology.gpu_types])

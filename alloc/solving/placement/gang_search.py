@@ -18,7 +18,14 @@ from alloc.objectives.goals import Held, WeightedSum
 from alloc.solving.placement.clock import Clock
 from alloc.solving.placement.compiling import Problem
 from alloc.solving.placement.gangs import Gangs
-from alloc.solving.placement.greedy import RULES, HostStates, has_own_rules, put_down_by, rules_for
+from alloc.solving.placement.greedy import (
+    RULES,
+    HostStates,
+    Rule,
+    has_own_rules,
+    put_down_by,
+    rules_for,
+)
 from alloc.solving.placement.incumbent import Incumbent
 from alloc.solving.placement.terms import Counts
 from alloc.units import MILLI
@@ -38,6 +45,7 @@ def first_placements(
     level: WeightedSum,
     held: Sequence[Held] = (),
     later: Sequence[WeightedSum] = (),
+    keep: Callable[[csr_array], object] | None = None,
 ) -> Iterator[csr_array]:
     """Yield placements to start from.
 
@@ -45,7 +53,8 @@ def first_placements(
     every rule of `greedy`, those that place the most first, and of these the best by the later
     levels. No clock is asked, so that no limit gives less than the rules do; only where gangs have
     slices, spreads or affinities, which take long to put down, no further rule is tried once the
-    time of `alloc.clock` is up. Then what runs as it stands, and nothing at all.
+    time of `alloc.clock` is up. Then what runs as it stands, and nothing at all. On Ctrl-C `keep`
+    is given the best of the rules that are through, and what runs as it stands.
     """
     data = problem.data
     standing = data.initial
@@ -54,16 +63,28 @@ def first_placements(
         largest = waiting_jobs(problem, before, by_size=True)
         states, tries = HostStates(before), list[Gangs]()
         tied = any(has_own_rules(before, job) for job in largest)
-        for rule in rules_for(problem):
-            tries.append(before.copy())
-            put_down_by(tries[-1], largest, rule, states)
-            if tied and time_is_up():
-                break
-        else:
-            tries.append(before.copy())
-            smallest = waiting_jobs(problem, before, by_size=False)
-            put_down_by(tries[-1], smallest, RULES[0], states)
-        for gangs in _best_first(tries, level, later, stood=len(before.placed)):
+
+        def put_down(jobs: Sequence[int], rule: Rule) -> Gangs:
+            gangs = before.copy()
+            put_down_by(gangs, jobs, rule, states)
+            return gangs
+
+        stood = len(before.placed)
+        try:
+            for rule in rules_for(problem):
+                tries.append(put_down(largest, rule))
+                if tied and time_is_up():
+                    break
+            else:
+                smallest = waiting_jobs(problem, before, by_size=False)
+                tries.append(put_down(smallest, RULES[0]))
+        except KeyboardInterrupt:
+            if keep is not None:
+                for gangs in _best_first(tries, level, later, stood)[:1]:
+                    keep(gangs.counts())
+                keep(standing)
+            raise
+        for gangs in _best_first(tries, level, later, stood):
             if all(
                 _placed(gangs, one.level) >= one.limit for one in held if only_places(one.level)
             ):
@@ -80,7 +101,7 @@ def _best_first(
     # They differ in those put down last.
     placed = [_placed(gangs, level, stood) for gangs in tries]
     order = sorted(range(len(tries)), key=lambda t: -placed[t])
-    most = placed.count(max(placed))
+    most = placed.count(max(placed, default=0.0))
     if later and most > 1:
         worth = {t: _worth(tries[t], later) for t in order[:most]}
         order[:most] = sorted(order[:most], key=worth.__getitem__)

@@ -228,7 +228,9 @@ class _Solve:
 
     def _first_placements(self) -> Iterator[csr_array]:
         settings = self.settings
-        return first_placements(self.problem, self.level, settings.held, settings.later)
+        return first_placements(
+            self.problem, self.level, settings.held, settings.later, self.best.offer_counts
+        )
 
     def _keep_time(self, checked_s: float) -> None:
         """Keep time to read the answer back, check it and write the certificate."""

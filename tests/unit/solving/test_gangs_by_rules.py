@@ -17,13 +17,13 @@ from alloc.objectives import objective, parse_goal
 from alloc.objectives.goals import Held
 from alloc.problems.allocation.instance import Instance, Moves
 from alloc.solving.placement import fragments_bound as bounds
-from alloc.solving.placement import method
+from alloc.solving.placement import gang_search, method
 from alloc.solving.placement.compiling import Problem
 from alloc.solving.placement.fragments_bound import fragments_bound, planned_again, relaxed
 from alloc.solving.placement.fragments_program import program_of
 from alloc.solving.placement.gang_search import first_placements, waiting_jobs
 from alloc.solving.placement.gangs import Gangs
-from alloc.solving.placement.greedy import RULES, Rule, put_down_by
+from alloc.solving.placement.greedy import RULES, HostStates, Rule, put_down_by
 from benchmarks.alternatives import gang_placement
 
 GPUS, FRAGMENTS = parse_goal("gpus_placed then fragmentation").levels
@@ -254,6 +254,33 @@ def test_the_rules_of_schedulers_come_before_any_bound(monkeypatch: pytest.Monke
         gang_placement.value(instance, result.solution)[0]
         <= gang_placement.value(instance, theirs)[0]
     )
+
+
+@pytest.mark.parametrize("through", [0, 2])
+def test_ctrl_c_among_the_rules_keeps_those_that_are_through(
+    through: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They take seconds on many hosts; without any, what runs goes on as it stands."""
+    calls: list[Rule] = []
+
+    def then_broken_off(gangs: Gangs, jobs: list[int], rule: Rule, before: HostStates) -> None:
+        if len(calls) == through:
+            raise KeyboardInterrupt
+        calls.append(rule)
+        put_down_by(gangs, jobs, rule, before)
+
+    monkeypatch.setattr(gang_search, "put_down_by", then_broken_off)
+    instance = gang_placement.made(20, 0)
+    result = alloc.solve(instance, "placement", objective="gpus_placed")
+    assert result.certificate.limit == "interrupt"
+    assert len(calls) == through
+    placed = [GPUS.evaluate(instance, alloc.Allocation(instance.running))]
+    for rule in RULES[:through]:
+        problem = Problem(PlacementData.of(instance))
+        gangs = Gangs(problem, problem.data.initial)
+        put_down_by(gangs, waiting_jobs(problem, gangs, by_size=True), rule)
+        placed.append(GPUS.evaluate(instance, problem.data.allocation(gangs.counts())))
+    assert result.objective == max(placed)
 
 
 def test_rules_ask_no_clock_but_where_gangs_take_long_to_put_down() -> None:
