@@ -81,11 +81,11 @@ check: $(READY)  ## Check style, imports and the quick tests: under a minute
 	@told=$$($(BIN)/lint-imports --no-cache) || { echo "$$told"; exit 1; }
 	@$(PYTEST) --quiet -m "not slow and not long and not ($(EXTRAS))" $(QUICK) $(PYTEST_FLAGS)
 
-test: $(READY)  ## Run the tests that take less than about a second each
+test: $(READY)  ## Run the tests that take less than about half a second each
 	@echo "==> Running the tests (make test-long runs those that take longer)"
 	@$(PYTEST) -m "not slow and not long" $(PYTEST_FLAGS)
 
-test-long: $(READY)  ## Run the tests that take a second to 20 seconds each
+test-long: $(READY)  ## Run the tests that take half a second to 20 seconds each
 	@echo "==> Running the longer tests"
 	@$(PYTEST) -m "long and not slow" $(PYTEST_FLAGS)
 

@@ -50,6 +50,7 @@ def instance(*jobs: Job, gpus: int = 4) -> Instance:
     return Instance("night", cluster(gpus), jobs, slot_s=HOUR)
 
 
+@pytest.mark.long
 def test_a_sample_of_tiny_instances_agrees_with_enumeration() -> None:
     """The sweep of 2,000 is `python -m benchmarks.exhaustive`; every model is in the registry's."""
     tiny = TINY["admission"]
@@ -58,6 +59,7 @@ def test_a_sample_of_tiny_instances_agrees_with_enumeration() -> None:
         assert disagreement(tiny.truth(problem), tiny.solve(problem, "auto", 20.0)) is None, seed
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("goal", ["value", "value then gpu_time"])
 def test_no_unit_changes_what_is_accepted(goal: str) -> None:
     """Weights, rates and times in other units, and jobs in another order: the same value."""
@@ -93,6 +95,7 @@ def test_no_unit_changes_what_is_accepted(goal: str) -> None:
             assert after.objective == pytest.approx(before.objective * unit, rel=1e-6)
 
 
+@pytest.mark.long
 def test_more_never_costs_value() -> None:
     """One GPU more, or one job more, never lowers the greatest value; a promise never raises it."""
     rng = Random(11)
@@ -283,6 +286,7 @@ def test_what_makes_no_sense_is_refused() -> None:
         solve(instance(job("a", 1, 1, restart_cost_s=7200.0)), "admission")
 
 
+@pytest.mark.long
 def test_a_linear_queue_is_a_knapsack() -> None:
     """Forty jobs, of which a flow carries some: proved, with the bound worked out in numpy."""
     rng = Random(7)
@@ -311,6 +315,7 @@ ADMITTING = ("elasticflow", "exact-admission", "primal-dual", "chronus")
 """Policies that keep what they admit where they know the work."""
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", [*ADMITTING, "edf", "mlfs"])
 def test_a_policy_never_begins_what_it_refuses(name: str) -> None:
     """And what ElasticFlow has admitted is in time: it knows the work. None beats the bound."""

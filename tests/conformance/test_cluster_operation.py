@@ -42,6 +42,7 @@ def test_the_solver_finds_the_best_of_all_plans(problem: OperationProblem):
         assert close(result.objective, best_cost(problem, objective))
 
 
+@pytest.mark.long
 @settings(max_examples=25, deadline=None)
 @given(operation_problems())
 def test_the_whiteboard_is_the_same_problem(problem: OperationProblem):

@@ -226,6 +226,7 @@ def test_auto_proves_the_optimum(instance: Instance) -> None:
     check(instance, brute_force(instance), "auto")
 
 
+@pytest.mark.long
 @few
 @given(tiny_plans(deadlines=False, max_jobs=2))
 def test_the_models_prove_the_optimum(instance: Instance) -> None:
@@ -235,6 +236,7 @@ def test_the_models_prove_the_optimum(instance: Instance) -> None:
         check(instance, optimum, backend)
 
 
+@pytest.mark.long
 @few
 @given(tiny_plans(max_jobs=2))
 def test_the_models_honour_deadlines(instance: Instance) -> None:

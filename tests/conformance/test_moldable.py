@@ -238,6 +238,7 @@ class Moving:
         return Decision(assign=tuple(chosen))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("formulation", ["malleable", "moldable"])
 def test_no_bound_of_a_comparison_is_beaten_by_a_job_that_moves(formulation: str) -> None:
     """What may not pause may still move at once; gangs that keep their hosts need 4 s, not 3."""

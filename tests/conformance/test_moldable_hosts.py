@@ -181,6 +181,7 @@ def test_a_way_that_takes_far_too_long_for_any_deadline_is_in_no_sequence() -> N
     assert proved_by_sequences(data, 1e-7, of_hosts=True) == pytest.approx(1e-8, rel=1e-3)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("slot_s", [None, 60.0])
 def test_prices_of_time_do_not_depend_on_when_the_first_job_arrives(slot_s: float | None) -> None:
     """The grid began at 0, and of a million seconds hardly a moment was where jobs run."""

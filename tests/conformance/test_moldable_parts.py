@@ -68,6 +68,7 @@ def test_multipliers_of_any_kind_prove_no_deadline_missed_that_is_kept() -> None
         assert not any(misses_deadlines(pool, kept, nonsense) for _ in range(20))
 
 
+@pytest.mark.long
 def test_a_neighbourhood_of_gangs_with_many_placements_is_built_in_its_time() -> None:
     """Of 3,600 placements every two were compared: a minute a step."""
     ways = tuple(Configuration((TaskGroup("worker", n, 1000),), float(n)) for n in (6, 8, 9))

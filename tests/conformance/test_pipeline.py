@@ -229,6 +229,7 @@ def test_what_makes_no_sense_is_refused(build, part):
         build()
 
 
+@pytest.mark.long
 def test_a_side_constraint_of_one_s_own_is_kept():
     import pyomo.environ as pyo
 

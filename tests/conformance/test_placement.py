@@ -237,6 +237,7 @@ def value_of(instance: Instance, goal: str, backend: str = "highs") -> float | N
     return certificate.objective
 
 
+@pytest.mark.long
 @SOME
 @given(tiny_placements(), st.sampled_from(LINEAR))
 def test_the_relaxation_lies_on_the_right_side(instance: Instance, goal: str) -> None:
@@ -254,6 +255,7 @@ def test_the_relaxation_lies_on_the_right_side(instance: Instance, goal: str) ->
     assert slack >= -1e-6
 
 
+@pytest.mark.long
 @SOME
 @given(tiny_placements(), st.sampled_from(GOALS[:-4]), st.sampled_from(("highs", "cpsat")))
 def test_an_optimum_starts_the_search_again(instance: Instance, goal: str, backend: str) -> None:

@@ -43,6 +43,7 @@ def divided(problem: QuotaProblem, repair: Repair, part: float = 1.0) -> QuotaPr
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("first", range(0, 80, 20))
 def test_every_repair_of_quotas_is_enough_and_less_is_not(first: int) -> None:
     """A promise given up for all of the time once led the list, and no problem can ask for it."""

@@ -204,6 +204,7 @@ def test_a_full_core_may_leave_out_a_job_that_prices_want() -> None:
         assert certificate.status == "optimal"
 
 
+@pytest.mark.long
 @some
 @given(packable(max_jobs=5), st.sampled_from(UTILITIES))
 def test_the_dynamic_program_agrees_where_one_row_is_scarce(
@@ -221,6 +222,7 @@ def test_the_dynamic_program_agrees_where_one_row_is_scarce(
     assert value == close(optimise_round(data).value)
 
 
+@pytest.mark.long
 @some
 @given(packable(max_jobs=6), st.sampled_from(UTILITIES))
 def test_a_round_that_is_proved_has_the_value_of_one_that_is_not(

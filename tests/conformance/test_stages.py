@@ -69,6 +69,7 @@ def test_no_scheduler_is_below_the_optimum_and_the_checker_passes_every_schedule
     assert kept or not hasattr(make_scheduler(name), "preemptive")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", [*GRAPH_RULES, "fifo", "srtf", "las", "drf", "easy-backfill"])
 @pytest.mark.parametrize("slot_s", [None, 30.0])
 def test_no_scheduler_is_below_the_bound_where_stages_may_pause(name, slot_s):

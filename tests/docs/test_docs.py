@@ -14,6 +14,17 @@ from alloc.cli.application import app
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+LONG = {
+    "capacity-planning",
+    "client",
+    "csv-to-gap",
+    "dag-jobs",
+    "failures",
+    "operation",
+    "parallel",
+}
+LONG |= {"quota-planning", "server", "trace-to-purchase", "tutorial"}
+"""Pages whose examples take more than a second; those of the README run with the short tests."""
 names = [str(page.relative_to(ROOT)) for page in PAGES]
 
 
@@ -35,9 +46,10 @@ def run_all(page: Path, chosen: list[Block], folder: Path, monkeypatch) -> None:
 
 
 def marked(page: Path) -> object:
-    """Return the page as a parameter; one whose examples import PyTorch is marked."""
+    """Return the page as a parameter, marked if its examples import PyTorch or take long."""
     torch = any(re.search(r"^import torch$", b.body, re.MULTILINE) for b in blocks(page))
-    return pytest.param(page, marks=[pytest.mark.torch] if torch else [])
+    marks = [pytest.mark.torch] if torch else []
+    return pytest.param(page, marks=[*marks, pytest.mark.long] if page.stem in LONG else marks)
 
 
 @pytest.mark.parametrize("page", [marked(page) for page in PAGES], ids=names)

@@ -88,6 +88,7 @@ def test_what_trains_names_the_cure_and_ends_in_no_traceback_of_an_import(outcom
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "name", ["alloc.learning.dl2.DL2Trainer", "alloc.learning.imitation.SetPolicy",
              "alloc.learning.environments.ElasticAllocation", "alloc.client.Client"],

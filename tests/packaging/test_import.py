@@ -80,6 +80,7 @@ def test_what_type_checkers_see_is_what_there_is():
     assert public - modules - {"TYPE_CHECKING", "Any"} == set(seen) - {"instances", "planning"}
 
 
+@pytest.mark.long
 def test_solve_stays_a_function():
     # A module of the same name would take its place on second access.
     done = run(

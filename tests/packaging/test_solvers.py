@@ -13,6 +13,7 @@ from packaging.requirements import Requirement
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("order", [("highspy", "ortools"), ("ortools", "highspy")])
 def test_highs_and_ortools_share_a_process(order):
     """highspy 1.15 and ortools carry two libhighs.so.1: the second to load fails."""

@@ -130,6 +130,7 @@ def test_no_tracked_file_names_an_index_or_a_folder_of_one_machine():
     assert found == []
 
 
+@pytest.mark.long
 def test_nobody_is_told_to_install_the_stranger_of_the_same_name():
     """`alloc` on the public index is another project: what installs this one names a checkout."""
     extras = PYPROJECT["project"]["optional-dependencies"]

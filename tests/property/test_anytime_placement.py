@@ -219,6 +219,7 @@ def test_single_moves_made_together_end_where_none_gains(goal: str, world: str) 
     assert not over.any()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("goal", GOALS.values())
 def test_time_that_jumps_ends_the_search(goal: str, seed: int) -> None:
@@ -308,6 +309,7 @@ def test_emptying_hosts_keeps_to_the_budget_of_moves() -> None:
         assert state.num_moves <= budget
 
 
+@pytest.mark.long
 def test_area_never_passes_the_optimum() -> None:
     """On random tiny instances the fewest hosts by area are no more than the optimum uses."""
     checked = 0

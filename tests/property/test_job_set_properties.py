@@ -83,6 +83,7 @@ def test_choices_fit_and_leave_no_room_for_a_free_gain(
         assert not fits.any()
 
 
+@pytest.mark.long
 @settings(max_examples=300, deadline=None)
 @given(st.integers(0, 2**32 - 1))
 def test_a_choice_ends_and_fits_whatever_the_scores_and_shares(seed: int) -> None:

@@ -93,6 +93,7 @@ def check_admission(seed: int) -> bool:
     return len(found.allocation.assignments) < len(instance.jobs)
 
 
+@pytest.mark.long
 def test_admission_is_optimal_against_brute_force() -> None:
     """Gangs whole in one rack, alternatives of configurations, GPU types: all at once."""
     assert sum(check_admission(seed) for seed in range(60)) >= 15

@@ -160,6 +160,7 @@ def broken_rules(instance: Instance, assignment: Assignment) -> list[str]:
     return broken
 
 
+@pytest.mark.long
 @every_rule
 @quick
 @given(instance=problems(ruled=True))

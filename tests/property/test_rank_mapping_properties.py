@@ -126,6 +126,7 @@ def test_traffic_scales_the_cost(case, factor):
     )
 
 
+@pytest.mark.long
 @settings(max_examples=40, deadline=None)
 @given(cases(), st.lists(st.floats(1, 4), min_size=3, max_size=3))
 def test_adding_bandwidth_never_hurts(case, factors):

@@ -56,6 +56,7 @@ def check(instance: Instance, name: str, seed: int = 0) -> None:
     assert found.utilisation <= 1 + 1e-9
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", RULES)
 @relaxed
 @given(instance=worlds, slot_s=st.sampled_from((None, 7.5, 25.0)))
@@ -95,6 +96,7 @@ def learned(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, ...]:
     return (*LEARNED, *(str(policy.path) for policy in made))
 
 
+@pytest.mark.long
 @few
 @given(instance=worlds, slot_s=st.sampled_from((None, 20.0)), seed=st.integers(0, 9))
 def test_learned_policies_keep_every_rule_or_say_what_they_are_not_made_for(
@@ -144,6 +146,7 @@ def test_same_seed_same_result(name: str, instance: Instance, seed: int) -> None
     assert first.completion_s == second.completion_s
 
 
+@pytest.mark.long
 @relaxed
 @given(instance=worlds, name=st.sampled_from(RULES), slot_s=st.sampled_from((None, 20.0)))
 def test_another_host_does_no_harm_to_the_run(

@@ -31,6 +31,7 @@ def _traces_are_there() -> None:
     need_data("traces")
 
 
+@pytest.mark.long
 def test_itp_has_as_many_jobs_and_gpu_hours_as_its_authors_say() -> None:
     """69,351 jobs and 1.63 million GPU hours on ten clusters (README of the data)."""
     tables = [readers.read_itp(path) for path in sorted((ITP / "raw").glob("*.csv.gz"))]

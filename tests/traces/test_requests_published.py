@@ -75,6 +75,7 @@ def plan_at(stream: RequestStream, rate_per_s: float) -> tuple[InferenceProblem,
     return problem, size_inference(problem, what_if=False)
 
 
+@pytest.mark.long
 def test_a_plan_for_the_busiest_minutes_keeps_its_goals_over_the_recorded_hour():
     """A plan for the mean rate does not: the rate of the hour goes from 3.2 to 8.4 requests/s.
 

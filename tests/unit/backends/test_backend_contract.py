@@ -85,6 +85,7 @@ def test_a_time_limit_keeps_incumbent_and_bound(name, sense):
     assert 0 < better < math.inf
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("sense", SENSES)
 def test_a_limit_of_nodes_keeps_incumbent_and_bound_and_ends_at_the_same_place(sense):
     model = market_split(sense)

@@ -81,6 +81,7 @@ def test_a_program_with_signals_of_its_own_keeps_them(market_split):
     assert heard == [signal.SIGINT]
 
 
+@pytest.mark.long
 def test_in_a_thread_it_solves_as_ever(market_split):
     """Signals go to the main thread, and only it may say what they do."""
     found = []
@@ -91,6 +92,7 @@ def test_in_a_thread_it_solves_as_ever(market_split):
     assert found[0].limit == "time"
 
 
+@pytest.mark.long
 def test_the_second_opinion_on_presolve_is_stopped_too(market_split, monkeypatch):
     """It did not hear of Ctrl-C, and ran to the end of its time."""
     second = []

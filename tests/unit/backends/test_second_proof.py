@@ -166,6 +166,7 @@ def require_true(raw: RawResult, model: ArrayModel, solutions: Array) -> None:
         assert sign * raw.bound == pytest.approx(best, rel=1e-6, abs=2 * rounding)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("nodes", [2, 5, 100])
 def test_no_answer_is_worse_than_any_solution(nodes: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of rows and costs of both signs, in any unit, however early the search ends."""

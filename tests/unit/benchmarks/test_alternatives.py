@@ -74,6 +74,7 @@ def test_the_first_placement_is_timed_and_kept():
     assert all(verdict.holds for verdict in gang_placement.compare(16, 5.0, 1))
 
 
+@pytest.mark.long
 def test_every_decision_of_a_rule_is_timed():
     spent = rule_decisions.measure(rule_decisions.made(20), "srtf")
     assert len(spent) > 1

@@ -72,6 +72,7 @@ def test_runs_in_processes_of_their_own(tmp_path: Path) -> None:
     assert story.verified
 
 
+@pytest.mark.long
 def test_sets_are_valid_full_and_fragmented() -> None:
     """What runs keeps every rule; four fifths of the GPUs are used, unevenly over the racks."""
     instance = rebalancing_set(200, 1)

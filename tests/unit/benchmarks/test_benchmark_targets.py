@@ -145,6 +145,7 @@ def test_the_stream_has_the_load_it_says():
     assert not result.unfinished
 
 
+@pytest.mark.long
 def test_the_stream_stands_beside_a_heap_with_the_same_waits(capsys):
     """It ends with an error if the mean waits differ."""
     assert simulator_stream.main(["--jobs", "300", "--repeats", "1"]) in (0, 1)

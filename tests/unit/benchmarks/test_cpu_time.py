@@ -4,6 +4,8 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 from benchmarks.cpu_time import cpu_s
 
 _BUSY = "import time\nwhile time.process_time() < 0.6: pass\nprint(flush=True)\ninput()"
@@ -15,6 +17,7 @@ child.communicate(b"\\n")
 """
 
 
+@pytest.mark.long
 def test_what_a_child_uses_is_counted_apart():
     with subprocess.Popen(
         [sys.executable, "-c", _PARENT], stdin=subprocess.PIPE, stdout=subprocess.PIPE

@@ -23,6 +23,7 @@ def test_slices_run_on_many_gpus_before_the_fourth_question():
     assert len({(t.host, g) for a in running for t in a.tasks for g in t.gpus}) >= 8
 
 
+@pytest.mark.long
 def test_colocation_prints_values_bounds_and_verdicts(capsys, monkeypatch, tmp_path):
     """Without the extracts the speeds are random, and that is said."""
     monkeypatch.setenv("ALLOC_TRACES", str(tmp_path))

@@ -59,6 +59,7 @@ def test_what_is_said_of_one_of_several_instances_names_it(run):
     assert "longer than needed" not in family.stdout
 
 
+@pytest.mark.long
 def test_all_means_every_scheduler(run, instance_file):
     from alloc.schedulers import scheduler_names
     from alloc.schedulers.registry import is_learned

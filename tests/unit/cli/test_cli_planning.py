@@ -255,6 +255,7 @@ def test_a_team_joins_from_its_file(run, tmp_path):
         assert sentence in result.stderr
 
 
+@pytest.mark.long
 def test_another_policy_is_replayed(run):
     result = run(
         "what-if",

@@ -111,6 +111,7 @@ def test_a_reader_that_leaves_early_sees_no_traceback(program):
     assert stderr == ""
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("unbuffered", ["", "1"])
 def test_a_full_disk_behind_stdout_is_a_sentence(tmp_path, unbuffered):
     """A file that may not grow stands for a disk without room.
@@ -139,6 +140,7 @@ def test_the_completion_script_is_printed(shell):
     assert "_ALLOC_COMPLETE" in completion(_ALLOC_COMPLETE=f"source_{shell}")
 
 
+@pytest.mark.long
 def test_a_shell_completes_names_by_calling_the_program():
     asked = asked_by_bash("alloc solve elastic-s")
     done = subprocess.run(

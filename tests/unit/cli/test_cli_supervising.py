@@ -30,6 +30,7 @@ def dying(module, number, *words, **options):
     return subprocess.run(command, capture_output=True, text=True, timeout=300, **options)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("words", "number"),
     [
@@ -51,6 +52,7 @@ def test_a_backend_that_kills_its_process_is_one_sentence(words, number):
     assert done.stdout == ""
 
 
+@pytest.mark.long
 def test_a_command_killed_for_its_memory_is_told_so(instance_file):
     done = dying("alloc.solving.placing.place", "SIGKILL", "place", instance_file)
     assert done.returncode == 1

@@ -26,6 +26,7 @@ WHOLE = (Configuration((TaskGroup("worker", 1, 1000),), 1.0),)
 BOX = HostType("box", num_gpus=1, gpu_type="h100")
 
 
+@pytest.mark.long
 def test_a_failure_may_help_jobs_that_must_not_pause() -> None:
     """The trap: without outages the long job blocks the host, and the bound would be false.
 
@@ -46,6 +47,7 @@ def test_a_failure_may_help_jobs_that_must_not_pause() -> None:
     assert row.bound <= row.objective
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("slot_s", [300.0, None])
 def test_no_row_beats_the_bound_and_the_best_row_is_the_best_known(slot_s: float | None) -> None:
     """Nor does the best schedule known use a host that is down: it is a simulated one."""

@@ -302,6 +302,7 @@ def test_intervals_in_a_cell(interval: Interval, text: str):
     assert show_interval(interval) == text
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("goal", "weights"),
     [

@@ -200,6 +200,7 @@ def test_a_gigabyte_is_refused_before_it_is_read(
     assert opened == []
 
 
+@pytest.mark.long
 def test_the_limit_holds_for_texts_and_while_unpacking(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -268,6 +269,7 @@ def test_a_link_stays_a_link(tmp_path: Path) -> None:
     assert format_of("instance").load(tmp_path / "real.json") == INSTANCE
 
 
+@pytest.mark.long
 def test_a_pipe_is_written_and_read() -> None:
     """`--output /dev/stdout | ...` and `... | alloc solve /dev/stdin` are ordinary use."""
     program = (
@@ -289,6 +291,7 @@ def test_a_full_device(tmp_path: Path) -> None:
         save(INSTANCE, device)
 
 
+@pytest.mark.long
 def test_a_full_disk_loses_nothing(tmp_path: Path) -> None:
     """The old file stays whole, no litter stays, and the program goes on."""
     path = tmp_path / "result.json"

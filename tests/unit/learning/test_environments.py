@@ -111,6 +111,7 @@ def test_larger_worlds_are_generated_by_name() -> None:
     assert again.fingerprint == instance.fingerprint
 
 
+@pytest.mark.long
 def test_without_gymnasium_the_rest_works_and_the_cure_is_said() -> None:
     """Trained policies run without it; the environments say what to install."""
     program = (

@@ -156,6 +156,7 @@ def test_what_is_reserved_is_the_headroom_and_its_factor_but_no_margin() -> None
     assert reserved_gpus(asked, mixed) == pytest.approx(expected)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(2))
 def test_a_pool_requires_what_its_tightest_regime_does_however_few_are_measured(seed: int) -> None:
     """Those that hold with what others need are not measured one by one, and nothing changes."""

@@ -316,6 +316,7 @@ def test_the_sentence_says_what_the_bound_is_of_whatever_was_asked_for_before(
     assert "its bound" not in at_once.sentence
 
 
+@pytest.mark.long
 def test_a_class_too_rare_to_be_replayed_is_said_not_to_be_measured() -> None:
     """A job in a hundred years is served by the plan; that its goal holds nobody has seen."""
     goal = ServiceGoal("wait", 1.0, 0.9)

@@ -59,6 +59,7 @@ def test_one_program_of_all_scenarios_is_left_with_what_was_found():
         assert verify_plan(problem, result.solution) == []
 
 
+@pytest.mark.long
 def test_periods_that_were_not_reached_get_a_moment():
     """A plan of some periods is none."""
     problem = hard_problem(6, 2, billing="used")
@@ -82,6 +83,7 @@ def test_an_interrupt_before_any_plan_is_a_result_without_one():
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("line", ["round 1: optimal", "round 1: simulation"])
 def test_an_interrupt_of_the_simulation_keeps_the_plan(line):
     base = a_problem(0.82, arrival_scv=6.0)
@@ -184,6 +186,7 @@ def test_a_decision_found_before_an_interrupt_is_kept():
     assert verify_operation(problem, result.result.solution) == []
 
 
+@pytest.mark.long
 def test_who_needs_the_whole_answer_is_interrupted():
     """Half an answer would be held against a whole one, as in a what-if or among policies."""
     base = solve(hard_problem(8, 3), limits=Limits(seconds=1)).certificate

@@ -85,6 +85,7 @@ def test_a_small_cluster_shows_names_and_gpus():
     assert legend(ax) == {"h100-sxm-80gb: 32 GPUs"}
 
 
+@pytest.mark.long
 def test_names_that_nobody_could_read_are_left_out():
     """In a large cluster cells are small; the outer domains keep their names."""
     ax = plot_topology(leaf_spine(dgx_h100(), 100, 32, 1), ax=new_figure(8, 5).subplots())

@@ -107,6 +107,7 @@ def within(
     )
 
 
+@pytest.mark.long
 def test_as_much_starts_as_the_quotas_allow(tmp_path) -> None:
     """Against every choice of jobs and flavours: limits of queues and cohorts, what is given out.
 

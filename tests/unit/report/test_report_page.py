@@ -146,6 +146,7 @@ def test_the_call_on_the_page_is_python(comparison: Comparison, page: Page):
     compile(python_call(comparison), "call", "exec")
 
 
+@pytest.mark.long
 def test_a_family_table_only_where_there_is_a_family(comparison: Comparison, page: Page, tmp_path):
     assert "small, all instances" in page.text
     alone = compare([make_instance("alone-01")], ["fifo"], time_limit_s=20)

@@ -327,6 +327,7 @@ def test_goals_that_the_simulation_misses_are_bad_news_in_another_shape(shared):
     assert [path.get("class") for path in goals.iter("path")] == ["bad"]
 
 
+@pytest.mark.long
 def test_requests_that_nothing_serves_say_what_would_be_enough(shared):
     problem = json.loads(write_inference_problem(a_problem(500.0)))
     shown = view(shared, done(shared, "size-inference", problem=problem))

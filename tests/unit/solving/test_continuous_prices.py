@@ -186,6 +186,7 @@ def test_finer_prices_prove_no_less() -> None:
     assert found == sorted(found)
 
 
+@pytest.mark.long
 def test_an_interrupt_keeps_what_is_proved(monkeypatch: pytest.MonkeyPatch) -> None:
     """The prices to begin from prove their bound before the ascent; a schedule is kept, too."""
     seen: list[TimedPrices] = []
@@ -215,6 +216,7 @@ def test_an_interrupt_keeps_what_is_proved(monkeypatch: pytest.MonkeyPatch) -> N
     assert result.solution is not None
 
 
+@pytest.mark.long
 def test_prices_are_raised_where_the_grid_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
     """A grid that is out of time leaves no prices; the bound is above that of each job alone."""
     monkeypatch.setattr(Search, "_improve", lambda self: None)

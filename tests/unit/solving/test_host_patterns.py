@@ -143,6 +143,7 @@ def with_holds(p: Patterns) -> Patterns:
     return replace(p, holds=tuple(sorted(pairs)))
 
 
+@pytest.mark.long
 def test_pricing_charges_a_host_for_the_gangs_that_it_keeps() -> None:
     """Never more than is due, which would make bounds false; less for several gangs at most."""
     checked = exact = 0
@@ -191,6 +192,7 @@ def test_gangs_held_together_host_by_host_bound_no_placement_away() -> None:
     assert raised >= 3
 
 
+@pytest.mark.long
 def test_rough_bounds_are_bounds() -> None:
     """Three rates instead of a price for each item: weak duality asks for no more."""
     level = parse_goal(BALANCE).levels[0]

@@ -18,6 +18,7 @@ from alloc.solving.isolation import run_isolated
 from alloc.solving.outcome import Settings
 
 
+@pytest.mark.long
 def test_the_answer_is_that_of_a_solve_in_this_process():
     instance = load("elastic-tiny/02")
     told: list[str] = []
@@ -101,6 +102,7 @@ def test_the_process_ends_with_its_session():
     assert rest in ("", child)
 
 
+@pytest.mark.long
 def test_a_search_is_interrupted_before_it_has_taken_all_of_its_memory():
     taken, ran_short = run_isolated(isolated_calls.fill_until_interrupted, 100)
     assert ran_short
@@ -122,6 +124,7 @@ def test_a_solve_short_of_memory_keeps_its_incumbent_and_bound():
     assert 0 < result.bound < result.objective
 
 
+@pytest.mark.long
 def test_enough_memory_changes_nothing():
     instance = load("elastic-tiny/02")
     within = alloc.solve(instance, limits=Limits(memory_mib=4000))

@@ -84,6 +84,7 @@ def test_the_search_is_as_good_as_the_search_on_slots(seed: int) -> None:
     assert search.best.value <= slotted.objective * (1 + 1e-9)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(3))
 def test_an_elastic_plan_on_a_grid_loses_nothing_off_it(seed: int) -> None:
     """Mixed configurations over time are kept as the parts of a job's plan."""

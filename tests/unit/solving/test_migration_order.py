@@ -34,6 +34,7 @@ def instance(num_hosts: int, jobs: list[Job], *running: Assignment) -> Instance:
     return Instance("i", cluster, tuple(jobs), running=running)
 
 
+@pytest.mark.long
 @settings(max_examples=150, deadline=None)
 @given(st.data())
 def test_every_order_passes_the_judge(data: st.DataObject) -> None:

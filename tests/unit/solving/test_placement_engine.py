@@ -402,6 +402,7 @@ def test_removed_gang_is_put_back_by_its_rules() -> None:
     assert verify(problem.instance, problem.data.allocation(gangs.counts())) == []
 
 
+@pytest.mark.long
 def test_dive_that_decides_every_host_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """A linear master that is integral leaves no host free; the dive asked for its patterns."""
     monkeypatch.setattr("alloc.solving.placement.method._FEW_CELLS", 0)

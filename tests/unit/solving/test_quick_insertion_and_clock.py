@@ -110,6 +110,7 @@ def test_a_quick_profile_fits_and_is_the_earliest_of_jobs_that_may_pause(part: i
     assert compared > 10
 
 
+@pytest.mark.long
 def test_without_any_time_there_is_a_schedule_and_no_dynamic_program(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -136,6 +137,7 @@ def test_without_any_time_there_is_a_schedule_and_no_dynamic_program(
     assert not solved
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("goal", ["weighted_jct", "tardiness + makespan", "max_slowdown"])
 def test_a_clock_that_runs_out_anywhere_leaves_a_schedule(
     monkeypatch: pytest.MonkeyPatch, goal: str

@@ -336,6 +336,7 @@ def test_slope_scaling_begins_no_round_after_its_time(monkeypatch):
     assert len(solves) > 4
 
 
+@pytest.mark.long
 def test_tightened_limits_keep_every_better_plan():
     """What an incumbent says of the size of pools holds for the optimum, and takes one look."""
     problem = spares()

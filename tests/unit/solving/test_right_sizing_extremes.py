@@ -47,6 +47,7 @@ def machine_room(futures: int) -> PlanningProblem:
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("failures", [0, 1])
 @pytest.mark.parametrize("method", METHODS)
 def test_hosts_are_bought_for_the_rarest_future_too(method, failures):

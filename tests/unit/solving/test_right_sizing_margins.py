@@ -24,6 +24,7 @@ from alloc.solving.right_sizing.first_stage_completion import FirstStageCompleti
 from alloc.solving.right_sizing.method import right_size
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("method", METHODS)
 def test_classes_that_meet_in_a_pool_share_its_margin(method):
     """One more class in the pool costs nothing if its margin is no larger: that is what it is for,
@@ -88,6 +89,7 @@ def test_held_out_futures_have_the_margin_to_keep_too():
     assert check_out_of_sample(more, fits, more.scenarios).share < 1.0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("method", METHODS)
 def test_the_margin_of_a_pair_is_kept_only_where_both_are_sent(method):
     """Kept apart by a margin that nobody could pay, classes cost what two pools cost."""
@@ -156,6 +158,7 @@ def test_pairs_are_numbered_once_and_share_what_they_can():
         assert (data.margins_kept(sent) == kept).all()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("method", METHODS)
 def test_a_margin_is_kept_in_its_quarter_only(method):
     """All quarters, named one by one, are every quarter; one of them asks for no more than all."""

@@ -102,6 +102,7 @@ def test_nothing_is_mended_once_the_time_is_up(monkeypatch: pytest.MonkeyPatch) 
     assert Mending(relaxation).mend(point, found) is None
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(6))
 def test_plans_without_margins_become_plans_with_them(seed: int) -> None:
     """Whatever the sites and classes; and every one of them is a plan by the checker."""

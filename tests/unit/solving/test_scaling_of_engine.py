@@ -240,6 +240,7 @@ def test_long_instances_take_the_ascent_and_the_answer_is_certified(
     assert long.certificate.objective <= 1.05 * short.certificate.objective
 
 
+@pytest.mark.long
 def test_room_is_what_the_plan_leaves() -> None:
     """The room kept between rounds must follow the incumbent when that changes."""
     data = slot_data(gangs(10, 1, hosts=1))

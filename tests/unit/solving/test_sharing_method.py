@@ -134,6 +134,7 @@ def test_scarce_cpu_is_seen_host_by_host() -> None:
     assert "finds no room" in next(iter(result.require_solution().unplaced.values()))
 
 
+@pytest.mark.long
 def test_hosts_are_refilled_until_nothing_is_gained(monkeypatch: pytest.MonkeyPatch) -> None:
     """With the exact model of single hosts switched off, refilling a few hosts finds as much."""
     from alloc.solving.sharing import method as sharing
@@ -355,6 +356,7 @@ def short_of_cpu() -> Instance:
     return Instance("cpu", hosts, jobs)
 
 
+@pytest.mark.long
 def test_ctrl_c_while_hosts_are_refilled_keeps_what_was_found_and_proved(monkeypatch):
     """At once, and after the first refill that gained: also what that gained."""
     instance, original = short_of_cpu(), improvement._refill
