@@ -160,7 +160,7 @@ def test_a_bound_that_is_raised_from_below_is_no_higher_than_the_optimum(monkeyp
         result = alloc.solve(problem, objective="makespan", limits=alloc.Limits(seconds=20))
         proved = alloc.solve(problem, backend="cpsat", objective="makespan")
         assert (result.status, result.objective) == (proved.status, proved.objective)
-    assert True in asked
+    assert any(asked)  # by its bound, at least once
 
 
 def test_budgets_that_no_modes_keep_are_infeasible_with_every_way():

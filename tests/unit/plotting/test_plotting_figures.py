@@ -16,7 +16,6 @@ import pytest
 from alloc.certificate import Certificate
 from alloc.comparison import Interval
 from alloc.errors import AllocError, InstanceError
-from alloc.instances.projects import generate_dags
 from alloc.plotting import (
     TracePoint,
     inline_svg,
@@ -26,8 +25,6 @@ from alloc.plotting import (
     plot_gantt_pair,
     plot_gaps,
     plot_jct_distribution,
-    plot_pipeline,
-    plot_project,
     plot_utilisation,
     save_figure,
     svg_text,
@@ -39,10 +36,7 @@ from alloc.plotting.utilisation import held_over_time, mean_over_stretches
 from alloc.problems.allocation.instance import Instance
 from alloc.problems.allocation.outages import Outage
 from alloc.problems.allocation.solution import Run, Schedule, TaskPlacement
-from alloc.problems.pipeline.problem import Device, Layer, PipelinePlan, PipelineProblem
-from alloc.problems.pipeline.timetable import timetable
 from alloc.result import Limits, Result
-from alloc.solving.project.rules import schedule_by_rule
 from alloc.topology import HostType, flat_cluster
 from alloc.workload import Configuration, Job, TaskGroup
 
@@ -489,34 +483,3 @@ def test_styles_are_distinct_for_many_schedulers():
     styles = line_styles(["optimum", *(f"s{k}" for k in range(18))])
     assert len({(s.color, s.dash) for s in styles.values()}) == 19
     assert styles["optimum"].color == INK
-
-
-@pytest.mark.parametrize("size", SIZES)
-def test_a_pipeline_s_bars_are_its_passes(size):
-    problem = PipelineProblem("row", (Layer(1.0, 2.0),) * 3, (Device(),) * 3, 4)
-    plan = PipelinePlan((0, 1, 2))
-    ax = plot_pipeline(problem, plan, title="1F1B", ax=new_figure(*size).subplots())
-    step = timetable(problem, plan)
-    for name, forward in (("forward", True), ("backward", False)):
-        (bars,) = [found for found in ax.collections if found.get_gid() == name]
-        drawn = {tuple(np.round(path.get_extents().intervalx, 9)) for path in bars.get_paths()}
-        assert drawn == {
-            (timed.start_s, timed.end_s)
-            for timed in step.passes
-            if timed.step.is_forward == forward
-        }
-    assert ax.get_xlim() == (0.0, step.step_s)
-    assert [label.get_text() for label in ax.texts].count("3") == 2 * 3
-
-
-@pytest.mark.parametrize("size", SIZES)
-def test_a_project_s_bars_are_its_runs_by_job(size):
-    problem = generate_dags(num_jobs=3, num_gpus=4, seed=2)
-    plan = schedule_by_rule(problem, "critical-path")
-    ax = plot_project(problem, plan, title="Stages", ax=new_figure(*size).subplots())
-    second = time_unit(max(plan.ends_s(problem).values())).seconds
-    drawn = sorted(bar.get_x() * second for bars in ax.containers for bar in bars)
-    assert drawn == pytest.approx(sorted(run.start_s for run in plan.runs))
-    assert [bars.get_label() for bars in ax.containers] == ["job-0", "job-1", "job-2"]
-    labels = [label.get_text() for label in ax.get_yticklabels()]
-    assert sorted(labels) == sorted(a.id for a in problem.activities)
