@@ -50,6 +50,7 @@ FormulationOption = Annotated[
     str | None,
     typer.Option(
         "--formulation",
+        "-f",
         metavar="NAME",
         help="What is solved; `alloc models list` lists the formulations. By default that of "
         "the problem; of an instance malleable.",

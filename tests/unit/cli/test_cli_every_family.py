@@ -21,7 +21,7 @@ def solved(request, tmp_path):
 def test_a_problem_is_solved_shown_and_verified(run, solved, tmp_path):
     family, problem, result, path = solved
     answer, alone = tmp_path / "answer.json", tmp_path / "solution.json"
-    done = run("solve", path, "--formulation", family.name, "-o", answer, "-q")
+    done = run("solve", path, "-f", family.name, "-o", answer, "-q")
     assert done.exit_code == 0, done.stderr
     certificate = alloc.load(answer).certificate
     assert certificate.objective == pytest.approx(result.objective, rel=1e-6, abs=1e-9)
