@@ -13,7 +13,8 @@ EXTRA := requirements/extras.txt
 PIP := -m pip --quiet --disable-pip-version-check
 # A lock names everything, so pip looks for nothing else: without --no-deps it would look at what
 # `coverage[toml]` needs, meet a release newer than the lock, and refuse it for want of a hash.
-LOCKED := install --no-deps --require-hashes -r
+# Python compiles what it imports: pip would compile all there is, which is half of its time.
+LOCKED := install --no-compile --no-deps --require-hashes -r
 # What tests need beside the lock; tests/helpers/needs.py says how each is found.
 EXTRAS := torch or sb3 or ray or postgres or browser
 # PyTorch: the version that is tested, and an index of its CPU builds, if pip knows none.
@@ -32,7 +33,7 @@ PYTEST_FLAGS ?=
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install install-learn install-extras demo check test test-long test-extras test-random test-all test-lowest lint format docs bench lock clean
+.PHONY: help install install-learn install-extras demo check test test-long test-extras test-more test-random test-all test-lowest lint format docs bench lock clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -60,12 +61,12 @@ install-learn: $(READY)  ## Add PyTorch, for training learned schedulers
 	@$(BIN)/python $(PIP) $(LOCKED) $(LEARN)
 	@$(BIN)/python -c 'import torch' 2>/dev/null || { \
 	  echo "==> Installing PyTorch $(TORCH), the CPU build"; \
-	  $(BIN)/python $(PIP) install $(if $(TORCH_INDEX),--extra-index-url "$(TORCH_INDEX)") \
+	  $(BIN)/python $(PIP) install --no-compile $(if $(TORCH_INDEX),--extra-index-url "$(TORCH_INDEX)") \
 	    "torch==$(TORCH)+cpu" 2>/dev/null \
 	  || { echo "==> pip finds no CPU build here, so it takes the default one, on Linux several GB with CUDA."; \
 	       echo "    To have the CPU build: make install-learn TORCH_INDEX=ADDRESS, with the address for"; \
 	       echo "    pip and CPU that PyTorch's page on installing it names."; \
-	       $(BIN)/python $(PIP) install "torch==$(TORCH)"; }; }
+	       $(BIN)/python $(PIP) install --no-compile "torch==$(TORCH)"; }; }
 	@$(BIN)/python -c 'import torch, onnxscript, alloc.learning.dl2.trainer; print("PyTorch", torch.__version__, "is ready.")'
 
 # All that these need is in the locks before, or is PyTorch.
@@ -92,6 +93,10 @@ test-long: $(READY)  ## Run the tests that take half a second to 20 seconds each
 test-extras: $(READY)  ## Run only the tests that need PyTorch, Stable-Baselines3, Ray, PostgreSQL or a browser
 	@echo "==> Running the tests that need PyTorch, Stable-Baselines3, Ray, PostgreSQL or a browser"
 	@$(PYTEST) -m "not slow and ($(EXTRAS))" $(PYTEST_FLAGS)
+
+test-more: $(READY)  ## Run what `make test` leaves out but the slow tests: test-long and test-extras at once
+	@echo "==> Running the longer tests, and those that need PyTorch, Stable-Baselines3, Ray, PostgreSQL or a browser"
+	@$(PYTEST) -m "not slow and (long or $(EXTRAS))" $(PYTEST_FLAGS)
 
 test-random: $(READY)  ## Run all but the slow tests, with random examples where `make test` has fixed ones
 	@echo "==> Running the tests with random examples"

@@ -119,7 +119,7 @@ def pictures() -> dict[str, str]:
         "rooms": picture_of_rooms(),
         "solve": picture_of_calls(lambda: alloc.solve(instance)),
         "compare": picture_of_calls(lambda: compare([instance], ["fifo", "srtf"])),
-        "plan": picture_of_calls(lambda: plan(problem, replay=replay, max_iterations=2)),
+        "plan": picture_of_calls(lambda: plan(problem, replay=replay, max_iterations=1)),
     }
 
 

@@ -173,7 +173,7 @@ def test_what_is_locked_is_installed_as_locked():
     """Not what it needs: a release that came after the lock would be looked at, and refused."""
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     assert makefile.count("--require-hashes") == 1
-    assert "\nLOCKED := install --no-deps --require-hashes -r\n" in makefile
+    assert "\nLOCKED := install --no-compile --no-deps --require-hashes -r\n" in makefile
     for lock in ("LOCK", "LEARN", "EXTRA", "SITE", "LOWEST"):
         assert f"$(PIP) $(LOCKED) $({lock})\n" in makefile
 

@@ -98,7 +98,7 @@ def test_a_program_with_signals_of_its_own_keeps_them(split, ctrl_c_at_a_solutio
     ],
 )
 def test_a_method_that_asks_it_ends_with_its_best(problem, family, objective, ctrl_c_at_a_solution):
-    result = alloc.solve(problem, family, objective=objective, limits=alloc.Limits(seconds=30.0))
+    result = alloc.solve(problem, family, objective=objective, limits=alloc.Limits(seconds=12.0))
     assert ctrl_c_at_a_solution
     assert result.certificate.limit == "interrupt"
     assert result.solution is not None

@@ -21,7 +21,7 @@ from alloc.result import Limits
 
 EXACT = Limits(seconds=20.0, gap=1e-6)
 INF = float("inf")
-REPLAY = ReplaySettings(jobs=100, replications=2, regimes=1)
+REPLAY = ReplaySettings(jobs=20, replications=2, regimes=1)
 
 
 @pytest.fixture(scope="module")

@@ -225,9 +225,9 @@ def test_long_instances_take_the_ascent_and_the_answer_is_certified(
     instance = gangs(6, 3, hosts=1)
     # Long instances are too large for the time-indexed program, so both go without it.
     monkeypatch.setattr("alloc.solving.malleable.method._MAX_COLUMNS", 0)
-    short = alloc.solve(instance, limits=Limits(seconds=10))
+    short = alloc.solve(instance, limits=Limits(seconds=60))
     monkeypatch.setattr("alloc.solving.malleable.column_generation._LONG", 1)
-    long = alloc.solve(instance, limits=Limits(seconds=10))
+    long = alloc.solve(instance, limits=Limits(seconds=60))
     assert not any("ascent done" in line for line in short.log)
     assert any("ascent done" in line for line in long.log)
     assert long.certificate.verified
