@@ -7,17 +7,10 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from alloc.planning.buffers import (
-    Knowledge,
-    fit,
-    is_enough,
-    keys_of,
-    priced,
-    raise_buffers,
-    tightened,
-)
+from alloc.planning.buffers import Knowledge, fit, is_enough, raise_buffers
 from alloc.planning.pools import Operation, operations_of, tightest
 from alloc.planning.replay import ReplaySettings
+from alloc.planning.tightened_problems import keys_of, priced, tightened, tightened_by_pool
 from alloc.problems.right_sizing.demand import TighteningKey
 from alloc.problems.right_sizing.plan import Plan
 from alloc.problems.right_sizing.problem import PlanningProblem
@@ -203,6 +196,9 @@ class IterationSolves:
     ) -> _Candidate:
         """Solve until the plan has what its pools require by formula.
 
+        Where many decisions are left, with one buffer for each pool first: that is quick, and what
+        is enough there is a start for the solve that parts classes.
+
         Parameters
         ----------
         start
@@ -218,8 +214,25 @@ class IterationSolves:
             The problem last solved with a plan, and its result.
         """
         places = self._places(start)
-        few = len(places) * self.problem.num_quarters <= _FEW_CHOICES
-        now = tightened(self.shared, self.knowledge, None if anywhere else places)
+        if anywhere or len(places) * self.problem.num_quarters <= _FEW_CHOICES:
+            stay = None if anywhere else places
+            return self._until_enough(
+                start, lambda _: tightened(self.shared, self.knowledge, stay), below
+            )
+        by_pool = self._until_enough(start, self._by_pool, below)
+        if not by_pool.is_enough or self._is_late() or by_pool.result.certificate.bound >= below:
+            return by_pool
+        by_class = self._until_enough(by_pool.result, self._by_class, by_pool.cost)
+        return min(by_pool, by_class, key=lambda one: one.order)
+
+    def _until_enough(
+        self,
+        start: Result[Plan],
+        pose: Callable[[Result[Plan]], PlanningProblem],
+        below: float,
+    ) -> _Candidate:
+        """Solve what is posed after each plan until one has what its pools require by formula."""
+        now = pose(start)
         result = self.of(now, start, 0.5)
         for _ in range(_MAX_SOLVES):
             if result.solution is None:
@@ -229,8 +242,7 @@ class IterationSolves:
                 return _Candidate(now, result, is_enough=True)
             if self._is_late() or result.certificate.bound >= below:
                 break
-            stay = places if few else self._places(result)
-            more = tightened(self.shared, self.knowledge, None if anywhere else stay)
+            more = pose(result)
             again = self.of(more, result, 0.5)
             if again.solution is None or _is_starved(again, result):
                 # The formula asks for more than can be had, or found in time; what can be had may
@@ -239,9 +251,29 @@ class IterationSolves:
             now, result = more, again
         return _Candidate(now, result, is_enough=False)
 
-    def tightened(self, result: Result[Plan], *, anywhere: bool) -> PlanningProblem:
-        """Return the problem with the buffers known, classes being where a plan sends them."""
-        return tightened(self.shared, self.knowledge, None if anywhere else self._places(result))
+    def _by_class(self, result: Result[Plan]) -> PlanningProblem:
+        return tightened(self.shared, self.knowledge, self._places(result))
+
+    def _by_pool(self, result: Result[Plan]) -> PlanningProblem:
+        return tightened_by_pool(self.shared, self.knowledge, self.operations(result))
+
+    def would_be_the_same(
+        self, result: Result[Plan], now: PlanningProblem, *, anywhere: bool
+    ) -> bool:
+        """Return whether the problem with the buffers known would be one solved before.
+
+        Parameters
+        ----------
+        result
+            The plan whose places classes stay at.
+        now
+            The problem that it is of.
+        anywhere
+            Whether they may go anywhere instead.
+        """
+        if anywhere:
+            return tightened(self.shared, self.knowledge, None) == now
+        return now in (self._by_class(result), self._by_pool(result))
 
     def _places(self, result: Result[Plan]) -> set[TighteningKey]:
         return keys_of(self.operations(result))
