@@ -49,6 +49,9 @@ _SURE_STEP = 1.0
 # GPUs by which a buffer must be too small to be worth another solve.
 _NOTHING = 0.5
 
+# Part of a load that is a small one: its jobs are hardly ever there at the same time.
+_SMALL_PART = 0.01
+
 Buffers = dict[tuple[MarginKey, int], float]
 """GPUs, by classes and pool and by quarter."""
 
@@ -259,7 +262,9 @@ def _buffers(
 ) -> Buffers:
     """Return the buffers that pools of a plan require in some regimes.
 
-    Classes that come to a pool in some quarters only might come in the others too.
+    Classes that come to a pool in some quarters only might come in the others too. Where nobody
+    does, few jobs may: the buffer is no less than that of a small load, which is nearly all that
+    the largest gang takes.
     """
     now: Buffers = {}
     for operation in operations:
@@ -273,7 +278,14 @@ def _buffers(
         for quarter in range(problem.num_quarters):
             largest = by_quarter.get((pool, quarter), most)
             everyone = _with_all(largest, here)
-            for key, gpus in _buffers_of(problem, everyone, knowledge.correction(pool)):
+            mixes = [everyone]
+            if (pool, quarter) not in by_quarter:
+                mixes.append(everyone.times(_SMALL_PART))
+            found: dict[MarginKey, float] = {}
+            for mix in mixes:
+                for key, gpus in _buffers_of(problem, mix, knowledge.correction(pool)):
+                    found[key] = max(gpus, found.get(key, 0.0))
+            for key, gpus in found.items():
                 now.setdefault((key, quarter), gpus)
     return now
 

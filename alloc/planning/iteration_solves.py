@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from alloc.planning.buffers import Knowledge, fit, is_enough, raise_buffers
 from alloc.planning.pools import Operation, operations_of, tightest
 from alloc.planning.replay import ReplaySettings
-from alloc.planning.tightened_problems import keys_of, priced, tightened, tightened_by_pool
+from alloc.planning.tightened_problems import (
+    keys_of,
+    priced,
+    tightened,
+    tightened_by_pool,
+    with_slopes,
+)
 from alloc.problems.right_sizing.demand import TighteningKey
 from alloc.problems.right_sizing.plan import Plan
 from alloc.problems.right_sizing.problem import PlanningProblem
@@ -187,7 +193,6 @@ class IterationSolves:
 
     def _candidate(self, start: Result[Plan]) -> _Candidate:
         """Return the plan with buffers where a plan sends classes, as far as it may be cheapest."""
-        fit(self.knowledge, self.shared, self.operations(start))
         below = min((one.cost for one in self._found if one.is_enough), default=math.inf)
         return self.with_buffers(start, anywhere=False, below=below)
 
@@ -213,32 +218,65 @@ class IterationSolves:
         _Candidate
             The problem last solved with a plan, and its result.
         """
-        places = self._places(start)
-        if anywhere or len(places) * self.problem.num_quarters <= _FEW_CHOICES:
-            stay = None if anywhere else places
+        if anywhere:
             return self._until_enough(
-                start, lambda _: tightened(self.shared, self.knowledge, stay), below
+                start, self.shared, lambda _: tightened(self.shared, self.knowledge, None), below
             )
-        by_pool = self._until_enough(start, self._by_pool, below)
+        sloped, places = self._fitted(start), self._places(start)
+
+        def by_class(last: Result[Plan]) -> PlanningProblem:
+            stay = places if self._is_small(places) else self._places(last)
+            return tightened(sloped, self.knowledge, stay)
+
+        if self._is_small(places):
+            return self._until_enough(start, sloped, by_class, below)
+        by_pool = self._until_enough(
+            start,
+            sloped,
+            lambda last: tightened_by_pool(sloped, self.knowledge, self.operations(last)),
+            below,
+        )
         if not by_pool.is_enough or self._is_late() or by_pool.result.certificate.bound >= below:
             return by_pool
-        by_class = self._until_enough(by_pool.result, self._by_class, by_pool.cost)
-        return min(by_pool, by_class, key=lambda one: one.order)
+        parted = self._until_enough(by_pool.result, sloped, by_class, by_pool.cost)
+        return min(by_pool, parted, key=lambda one: one.order)
+
+    def _fitted(self, start: Result[Plan]) -> PlanningProblem:
+        """Set the buffers for the pools of a plan; return the problem with the slopes there."""
+        sloped = with_slopes(self.shared, self.knowledge, self.operations(start))
+        fit(self.knowledge, sloped, self.operations(start))
+        return sloped
+
+    def _is_small(self, places: Collection[TighteningKey]) -> bool:
+        return len(places) * self.problem.num_quarters <= _FEW_CHOICES
 
     def _until_enough(
         self,
         start: Result[Plan],
+        base: PlanningProblem,
         pose: Callable[[Result[Plan]], PlanningProblem],
         below: float,
     ) -> _Candidate:
-        """Solve what is posed after each plan until one has what its pools require by formula."""
+        """Solve what is posed after each plan until one has what its pools require by formula.
+
+        Parameters
+        ----------
+        start
+            A plan.
+        base
+            The problem without buffers.
+        pose
+            Returns the problem with those known, after a plan.
+        below
+            As in `with_buffers`.
+        """
         now = pose(start)
         result = self.of(now, start, 0.5)
         for _ in range(_MAX_SOLVES):
             if result.solution is None:
                 break
             every = tightest(self.operations(result), self.settings.regimes)
-            if not raise_buffers(self.knowledge, self.shared, every):
+            if not raise_buffers(self.knowledge, base, every):
                 return _Candidate(now, result, is_enough=True)
             if self._is_late() or result.certificate.bound >= below:
                 break
@@ -250,12 +288,6 @@ class IterationSolves:
                 break
             now, result = more, again
         return _Candidate(now, result, is_enough=False)
-
-    def _by_class(self, result: Result[Plan]) -> PlanningProblem:
-        return tightened(self.shared, self.knowledge, self._places(result))
-
-    def _by_pool(self, result: Result[Plan]) -> PlanningProblem:
-        return tightened_by_pool(self.shared, self.knowledge, self.operations(result))
 
     def would_be_the_same(
         self, result: Result[Plan], now: PlanningProblem, *, anywhere: bool
@@ -273,7 +305,11 @@ class IterationSolves:
         """
         if anywhere:
             return tightened(self.shared, self.knowledge, None) == now
-        return now in (self._by_class(result), self._by_pool(result))
+        sloped = self._fitted(result)
+        return now in (
+            tightened(sloped, self.knowledge, self._places(result)),
+            tightened_by_pool(sloped, self.knowledge, self.operations(result)),
+        )
 
     def _places(self, result: Result[Plan]) -> set[TighteningKey]:
         return keys_of(self.operations(result))

@@ -18,6 +18,10 @@ from alloc.problems.right_sizing.headroom import (
 )
 from alloc.problems.right_sizing.problem import PlanningProblem
 
+# Part of its load by which a pool is asked what less of it would require: less would be within the
+# accuracy of the formula, a thousandth of the load.
+_STEP = 0.1
+
 
 def with_shared_pools(problem: PlanningProblem) -> PlanningProblem:
     """Return a problem without headroom for what is lost where pools are small.
@@ -64,13 +68,13 @@ def tightened(
 def tightened_by_pool(
     problem: PlanningProblem, knowledge: Knowledge, every: Sequence[Operation]
 ) -> PlanningProblem:
-    """Return a problem in which a pool keeps one buffer in a quarter, whoever comes.
+    """Return a problem in which a pool keeps one buffer in a quarter, whoever of a plan comes.
 
-    That of the classes that a plan sends there in the quarter; where it sends nobody, that of all
-    who come in others. It is no less than any of theirs, so a plan that keeps it keeps those too.
-    There is one decision for a pool and a quarter, not one for each class and a row for each pair:
-    the linear relaxation of pairs keeps no buffer at all where each class is sent by half. Spot
-    pools keep those of classes and pairs: where there are too few hosts some have to be parted.
+    That of the classes that a plan sends there in the quarter, and if anybody else comes, that of
+    all who come in any. It is no less than any of theirs, so a plan that keeps it keeps those too.
+    There are few decisions, for classes that come in the same quarters share one, and no row for a
+    pair: the linear relaxation of pairs keeps no buffer at all where each class is sent by half.
+    Spot pools keep those of classes and pairs: where there are too few hosts some have to part.
 
     Parameters
     ----------
@@ -85,21 +89,59 @@ def tightened_by_pool(
     here: dict[tuple[Pool, int], set[str]] = defaultdict(set)
     for operation in every:
         here[operation.pool, operation.regime.quarter] |= names_of(operation)
-    asked, most = [], dict[tuple[Pool, int], float]()
+    asked = []
+    of_these, of_all = (
+        defaultdict[tuple[Pool, int], float](float),
+        defaultdict[tuple[Pool, int], float](float),
+    )
     for (key, quarter), gpus in knowledge.buffers.items():
-        pool = pool_of(key)
-        if pool.spot:
-            if gpus > 0:
-                asked.append(_as_tightening(key, quarter, gpus))
-        elif key.job_classes <= here.get((pool, quarter), key.job_classes):
-            most[pool, quarter] = max(gpus, most.get((pool, quarter), 0.0))
+        at = pool_of(key), quarter
+        if at[0].spot and gpus > 0:
+            asked.append(_as_tightening(key, quarter, gpus))
+        of_all[at] = max(gpus, of_all[at])
+        if key.job_classes <= here[at]:
+            of_these[at] = max(gpus, of_these[at])
     for name, gpu_type, site, spot in stay:
-        for quarter in range(problem.num_quarters):
-            gpus = most.get((Pool(gpu_type, site, spot), quarter), 0.0)
+        for quarter in () if spot else range(problem.num_quarters):
+            at = Pool(gpu_type, site, spot), quarter
+            gpus = (of_these if name in here[at] else of_all)[at]
             if gpus > 0:
                 key = MarginKey(frozenset({name}), gpu_type, site, spot)
                 asked.append(_as_tightening(key, quarter, gpus))
     return _with(problem, asked, stay)
+
+
+def with_slopes(
+    problem: PlanningProblem, knowledge: Knowledge, every: Sequence[Operation]
+) -> PlanningProblem:
+    """Return a problem in which load pays for what more of it requires in the pools of a plan.
+
+    Required capacity is concave in the load. A buffer alone is right at the load of the plan; with
+    the slope there beside it, as a factor, it is a tangent: where more load comes the pool keeps
+    more, and the model knows what that costs. Above the tangent nothing is required.
+
+    Parameters
+    ----------
+    problem
+        The problem as it was asked.
+    knowledge
+        What is known.
+    every
+        Every pool of the plan in every regime; the slope is that at the largest load of a pool, for
+        it is larger at smaller loads, whose buffers then say the rest.
+    """
+    added = []
+    for pool, mix in _mixes(every).items():
+        if mix.has_goal:
+            less = mix.times(1 - _STEP)
+            slope = (knowledge.required(mix) - knowledge.required(less)) / _STEP
+            factor = max(slope / reserved_gpus(problem, mix), 1.0)
+            added += [
+                Tightening(name, pool.gpu_type, pool.site, factor=factor, spot=pool.spot)
+                for name, *where in sorted(keys_of(every))
+                if where == [pool.gpu_type, pool.site, pool.spot]
+            ]
+    return problem.replace(tightening=problem.tightening + tuple(added))
 
 
 def _with(
@@ -142,10 +184,7 @@ def priced(
     .. [1] D. Kim, P. M. Pardalos, "A solution approach to the fixed charge network flow problem
        using a dynamic slope scaling procedure", Operations Research Letters 24(4), 1999.
     """
-    mixes: dict[Pool, Operation] = {}
-    for operation in every:
-        if operation.load >= mixes.get(operation.pool, operation).load:
-            mixes[operation.pool] = operation
+    mixes = _mixes(every)
     added = []
     for name, gpu_type, site, spot in sorted(_everywhere(problem)):
         pool = Pool(gpu_type, site, spot)
@@ -160,6 +199,15 @@ def priced(
             factor = max(factor, 1.0) if factor < MAX_HEADROOM else KEPT_OUT
             added.append(Tightening(name, gpu_type, site, factor=factor, spot=spot))
     return problem.replace(tightening=problem.tightening + tuple(added))
+
+
+def _mixes(every: Sequence[Operation]) -> dict[Pool, Operation]:
+    """Return each pool at its largest load."""
+    mixes: dict[Pool, Operation] = {}
+    for operation in every:
+        if operation.load >= mixes.get(operation.pool, operation).load:
+            mixes[operation.pool] = operation
+    return mixes
 
 
 def _as_tightening(key: MarginKey, quarter: int, gpus: float) -> Tightening:
