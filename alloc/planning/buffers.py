@@ -50,7 +50,7 @@ _SURE_STEP = 1.0
 _NOTHING = 0.5
 
 # Part of a load that is a small one: its jobs are hardly ever there at the same time.
-_SMALL_PART = 0.01
+_SMALL_PART = 1e-3
 
 Buffers = dict[tuple[MarginKey, int], float]
 """GPUs, by classes and pool and by quarter."""
