@@ -199,9 +199,10 @@ def fit(
     every
         Every pool of the plan in every regime.
     replayed
-        Those that were replayed; of the others the largest load of a quarter counts.
+        Those that were replayed. Of the others in a quarter two count: the largest load, and the
+        one that requires most beyond what the model sets aside for its load.
     """
-    operations = [*replayed, *_largest(every).values()]
+    operations = [*replayed, *_largest(every).values(), *_neediest(knowledge, problem, every)]
     knowledge.buffers = _buffers(knowledge, problem, every, operations)
 
 
@@ -332,6 +333,24 @@ def _largest(every: Iterable[Operation]) -> dict[tuple[Pool, int], Operation]:
         if operation.load >= largest.get(at, operation).load:
             largest[at] = operation
     return largest
+
+
+def _neediest(
+    knowledge: Knowledge, problem: PlanningProblem, every: Iterable[Operation]
+) -> list[Operation]:
+    """Return each pool in each quarter where it requires most beyond what the model sets aside.
+
+    It is seldom where the load is largest: there the part that the model keeps idle of all hosts is
+    large, too. Where hosts are rented by the hour, a pool has no more at other hours than it takes.
+    """
+    most: dict[tuple[Pool, int], tuple[float, Operation]] = {}
+    for operation in every:
+        if operation.has_goal:
+            beyond = knowledge.required(operation) - reserved_gpus(problem, operation)
+            at = operation.pool, operation.regime.quarter
+            if at not in most or beyond > most[at][0]:
+                most[at] = beyond, operation
+    return [operation for _, operation in most.values()]
 
 
 def _with_all(largest: Operation, every: Sequence[Operation]) -> Operation:

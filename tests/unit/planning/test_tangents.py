@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from collections.abc import Sequence
 
@@ -10,7 +11,7 @@ from pools import FILLER, GANG, SHORT, job_class, pool, problem
 
 from alloc.planning.buffers import Knowledge, fit
 from alloc.planning.capacity import reserved_gpus
-from alloc.planning.pools import Operation
+from alloc.planning.pools import Operation, Regime
 from alloc.planning.tightened_problems import (
     keys_of,
     tightened,
@@ -124,3 +125,17 @@ def test_where_nobody_comes_a_few_jobs_of_a_large_gang_find_room() -> None:
     used, unused = (knowledge.buffers[gang, quarter] for quarter in (1, 0))
     assert used < knowledge.required(few) - reserved_gpus(quarters(2), few)
     assert unused + reserved_gpus(quarters(2), few) >= knowledge.required(few) - 0.5
+
+
+def test_the_buffer_is_that_of_the_hours_that_ask_for_most_of_it() -> None:
+    """By day the part that is idle of many hosts is enough; by night there are few hosts."""
+    day, night = pool(400, (EAGER, 2500.0)), pool(4, (EAGER, 20.0))
+    night = dataclasses.replace(night, regime=Regime("1", 0, 1))
+    knowledge = Knowledge()
+    alone = {}
+    for name, plan in (("day", [day]), ("night", [night]), ("both", [day, night])):
+        fit(knowledge, problem(), plan)
+        alone[name] = kept_for(tightened(problem(), knowledge, keys_of(plan)), {"short"}, 0)
+    assert alone["day"] < alone["night"] == alone["both"]
+    required = knowledge.required(night)
+    assert reserved_gpus(problem(), night) + alone["both"] == pytest.approx(required, rel=2e-3)
