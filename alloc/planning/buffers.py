@@ -155,7 +155,7 @@ def learn(
         ]
         has_missed = any(doubtful)
         is_asked = any(
-            pool_of(key) == pool and key.job_classes <= names_of(operation)
+            pool_of(key) == pool and key.job_classes <= _names(operation)
             for key in asked
             for operation, _ in found
         )
@@ -199,10 +199,9 @@ def fit(
     every
         Every pool of the plan in every regime.
     replayed
-        Those that were replayed. Of the others in a quarter two count: the largest load, and the
-        one that requires most beyond what the model sets aside for its load.
+        Those that were replayed, or would be; of the others the largest load of a quarter counts.
     """
-    operations = [*replayed, *_largest(every).values(), *_neediest(knowledge, problem, every)]
+    operations = [*replayed, *_largest(every).values()]
     knowledge.buffers = _buffers(knowledge, problem, every, operations)
 
 
@@ -241,7 +240,7 @@ def raise_buffers(
         if gpus > knowledge.buffers.get((key, quarter), 0.0) + _NOTHING:
             knowledge.buffers[key, quarter] = gpus
             raised |= any(
-                key.job_classes <= names_of(operation)
+                key.job_classes <= _names(operation)
                 and (pool_of(key), quarter) == (operation.pool, operation.regime.quarter)
                 for operation in operations
             )
@@ -335,24 +334,6 @@ def _largest(every: Iterable[Operation]) -> dict[tuple[Pool, int], Operation]:
     return largest
 
 
-def _neediest(
-    knowledge: Knowledge, problem: PlanningProblem, every: Iterable[Operation]
-) -> list[Operation]:
-    """Return each pool in each quarter where it requires most beyond what the model sets aside.
-
-    It is seldom where the load is largest: there the part that the model keeps idle of all hosts is
-    large, too. Where hosts are rented by the hour, a pool has no more at other hours than it takes.
-    """
-    most: dict[tuple[Pool, int], tuple[float, Operation]] = {}
-    for operation in every:
-        if operation.has_goal:
-            beyond = knowledge.required(operation) - reserved_gpus(problem, operation)
-            at = operation.pool, operation.regime.quarter
-            if at not in most or beyond > most[at][0]:
-                most[at] = beyond, operation
-    return [operation for _, operation in most.values()]
-
-
 def _with_all(largest: Operation, every: Sequence[Operation]) -> Operation:
     """Return a pool at its largest load, with the classes too that come in other regimes only."""
     streams = {(s.job_class.name, s.option): s for s in largest.streams}
@@ -366,6 +347,5 @@ def _key(pool: Pool, names: Iterable[str]) -> MarginKey:
     return MarginKey(frozenset(names), pool.gpu_type, pool.site, pool.spot)
 
 
-def names_of(operation: Operation) -> set[str]:
-    """Return the classes that come to a pool in a regime."""
+def _names(operation: Operation) -> set[str]:
     return {stream.job_class.name for stream in operation.streams}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from alloc.planning.buffers import Knowledge, fit, is_enough, raise_buffers
@@ -14,7 +14,6 @@ from alloc.planning.tightened_problems import (
     keys_of,
     priced,
     tightened,
-    tightened_by_pool,
     with_slopes,
 )
 from alloc.problems.right_sizing.demand import TighteningKey
@@ -201,9 +200,6 @@ class IterationSolves:
     ) -> _Candidate:
         """Solve until the plan has what its pools require by formula.
 
-        Where many decisions are left, with one buffer for each pool first: that is quick, and what
-        is enough there is a start for the solve that parts classes.
-
         Parameters
         ----------
         start
@@ -223,32 +219,23 @@ class IterationSolves:
                 start, self.shared, lambda _: tightened(self.shared, self.knowledge, None), below
             )
         sloped, places = self._fitted(start), self._places(start)
+        is_small = len(places) * self.problem.num_quarters <= _FEW_CHOICES
 
         def by_class(last: Result[Plan]) -> PlanningProblem:
-            stay = places if self._is_small(places) else self._places(last)
+            stay = places if is_small else self._places(last)
             return tightened(sloped, self.knowledge, stay)
 
-        if self._is_small(places):
-            return self._until_enough(start, sloped, by_class, below)
-        by_pool = self._until_enough(
-            start,
-            sloped,
-            lambda last: tightened_by_pool(sloped, self.knowledge, self.operations(last)),
-            below,
-        )
-        if not by_pool.is_enough or self._is_late() or by_pool.result.certificate.bound >= below:
-            return by_pool
-        parted = self._until_enough(by_pool.result, sloped, by_class, by_pool.cost)
-        return min(by_pool, parted, key=lambda one: one.order)
+        return self._until_enough(start, sloped, by_class, below)
 
     def _fitted(self, start: Result[Plan]) -> PlanningProblem:
-        """Set the buffers for the pools of a plan; return the problem with the slopes there."""
-        sloped = with_slopes(self.shared, self.knowledge, self.operations(start))
-        fit(self.knowledge, sloped, self.operations(start))
-        return sloped
+        """Set the buffers for the pools of a plan; return the problem with the slopes there.
 
-    def _is_small(self, places: Collection[TighteningKey]) -> bool:
-        return len(places) * self.problem.num_quarters <= _FEW_CHOICES
+        They are those of the regimes that a replay of the plan would look at, too.
+        """
+        every = self.operations(start)
+        sloped = with_slopes(self.shared, self.knowledge, every)
+        fit(self.knowledge, sloped, every, tightest(every, self.settings.regimes))
+        return sloped
 
     def _until_enough(
         self,
@@ -306,10 +293,7 @@ class IterationSolves:
         if anywhere:
             return tightened(self.shared, self.knowledge, None) == now
         sloped = self._fitted(result)
-        return now in (
-            tightened(sloped, self.knowledge, self._places(result)),
-            tightened_by_pool(sloped, self.knowledge, self.operations(result)),
-        )
+        return tightened(sloped, self.knowledge, self._places(result)) == now
 
     def _places(self, result: Result[Plan]) -> set[TighteningKey]:
         return keys_of(self.operations(result))

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Collection, Sequence
 
-from alloc.planning.buffers import Knowledge, names_of, pool_of
+from alloc.planning.buffers import Knowledge, pool_of
 from alloc.planning.capacity import reserved_gpus
 from alloc.planning.pools import Operation, Pool, Regime, Stream
 from alloc.problems.right_sizing.demand import JobClass, MarginKey, Tightening, TighteningKey
@@ -57,58 +56,18 @@ def tightened(
         required is known there. None: classes may go anywhere, and only buffers of pools that were
         measured are asked for.
     """
-    asked = [
+    tightening = [
         _as_tightening(key, quarter, gpus)
         for (key, quarter), gpus in knowledge.buffers.items()
         if gpus > 0 and (stay is not None or pool_of(key) in knowledge.measured)
     ]
-    return _with(problem, asked, stay)
-
-
-def tightened_by_pool(
-    problem: PlanningProblem, knowledge: Knowledge, every: Sequence[Operation]
-) -> PlanningProblem:
-    """Return a problem in which a pool keeps one buffer in a quarter, whoever of a plan comes.
-
-    That of the classes that a plan sends there in the quarter, and if anybody else comes, that of
-    all who come in any. It is no less than any of theirs, so a plan that keeps it keeps those too.
-    There are few decisions, for classes that come in the same quarters share one, and no row for a
-    pair: the linear relaxation of pairs keeps no buffer at all where each class is sent by half.
-    Spot pools keep those of classes and pairs: where there are too few hosts some have to part.
-
-    Parameters
-    ----------
-    problem
-        The problem as it was asked.
-    knowledge
-        What is known.
-    every
-        Every pool of the plan in every regime; classes stay in these pools.
-    """
-    stay = keys_of(every)
-    here: dict[tuple[Pool, int], set[str]] = defaultdict(set)
-    for operation in every:
-        here[operation.pool, operation.regime.quarter] |= names_of(operation)
-    asked = []
-    of_these, of_all = (
-        defaultdict[tuple[Pool, int], float](float),
-        defaultdict[tuple[Pool, int], float](float),
-    )
-    for (key, quarter), gpus in knowledge.buffers.items():
-        at = pool_of(key), quarter
-        if at[0].spot and gpus > 0:
-            asked.append(_as_tightening(key, quarter, gpus))
-        of_all[at] = max(gpus, of_all[at])
-        if key.job_classes <= here[at]:
-            of_these[at] = max(gpus, of_these[at])
-    for name, gpu_type, site, spot in stay:
-        for quarter in () if spot else range(problem.num_quarters):
-            at = Pool(gpu_type, site, spot), quarter
-            gpus = (of_these if name in here[at] else of_all)[at]
-            if gpus > 0:
-                key = MarginKey(frozenset({name}), gpu_type, site, spot)
-                asked.append(_as_tightening(key, quarter, gpus))
-    return _with(problem, asked, stay)
+    if stay is not None:
+        # A class of which no pool is known may go anywhere: it has to go somewhere.
+        names = {name for name, *_ in stay}
+        out = {key for key in _everywhere(problem) - set(stay) if key[0] in names}
+        tightening += [Tightening(*key[:3], factor=KEPT_OUT, spot=key[3]) for key in out]
+    tightening.sort(key=lambda part: (part.key, part.beside or "", part.quarter or 0))
+    return problem.replace(tightening=problem.tightening + tuple(tightening))
 
 
 def with_slopes(
@@ -142,22 +101,6 @@ def with_slopes(
                 if where == [pool.gpu_type, pool.site, pool.spot]
             ]
     return problem.replace(tightening=problem.tightening + tuple(added))
-
-
-def _with(
-    problem: PlanningProblem,
-    asked: Collection[Tightening],
-    stay: Collection[TighteningKey] | None,
-) -> PlanningProblem:
-    """Return a problem with buffers, and classes kept out of where they are not to go."""
-    tightening = list(asked)
-    if stay is not None:
-        # A class of which no pool is known may go anywhere: it has to go somewhere.
-        names = {name for name, *_ in stay}
-        out = {key for key in _everywhere(problem) - set(stay) if key[0] in names}
-        tightening += [Tightening(*key[:3], factor=KEPT_OUT, spot=key[3]) for key in out]
-    tightening.sort(key=lambda part: (part.key, part.beside or "", part.quarter or 0))
-    return problem.replace(tightening=problem.tightening + tuple(tightening))
 
 
 def priced(
