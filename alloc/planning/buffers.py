@@ -199,7 +199,7 @@ def fit(
     every
         Every pool of the plan in every regime.
     replayed
-        Those that were replayed, or would be; of the others the largest load of a quarter counts.
+        Those that were replayed; of the others the largest load of a quarter counts.
     """
     operations = [*replayed, *_largest(every).values()]
     knowledge.buffers = _buffers(knowledge, problem, every, operations)

@@ -228,13 +228,10 @@ class IterationSolves:
         return self._until_enough(start, sloped, by_class, below)
 
     def _fitted(self, start: Result[Plan]) -> PlanningProblem:
-        """Set the buffers for the pools of a plan; return the problem with the slopes there.
-
-        They are those of the regimes that a replay of the plan would look at, too.
-        """
+        """Set the buffers for the pools of a plan; return the problem with the slopes there."""
         every = self.operations(start)
         sloped = with_slopes(self.shared, self.knowledge, every)
-        fit(self.knowledge, sloped, every, tightest(every, self.settings.regimes))
+        fit(self.knowledge, sloped, every)
         return sloped
 
     def _until_enough(

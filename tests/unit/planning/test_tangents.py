@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import pytest
 from pools import FILLER, GANG, job_class, pool, problem
 
 from alloc.planning.buffers import Knowledge, fit
 from alloc.planning.capacity import reserved_gpus
-from alloc.planning.pools import Operation, Regime, tightest
+from alloc.planning.pools import Operation
 from alloc.planning.tightened_problems import (
     keys_of,
     tightened,
@@ -97,17 +95,3 @@ def test_where_nobody_comes_a_few_jobs_of_a_large_gang_find_room() -> None:
     used, unused = (knowledge.buffers[gang, quarter] for quarter in (1, 0))
     assert used < knowledge.required(few) - reserved_gpus(quarters(2), few)
     assert unused + reserved_gpus(quarters(2), few) >= knowledge.required(few) - 0.5
-
-
-def test_the_buffer_is_that_of_the_hours_that_a_replay_looks_at() -> None:
-    """By day the part that is idle of many hosts is enough; by night there are few hosts."""
-    day, night = pool(400, (EAGER, 2500.0)), pool(3, (EAGER, 20.0))
-    night = dataclasses.replace(night, regime=Regime("1", 0, 1))
-    knowledge = Knowledge()
-    kept = {}
-    for name, plan in (("day", [day]), ("night", [night]), ("both", [day, night])):
-        fit(knowledge, problem(), plan, tightest(plan))
-        kept[name] = kept_for(tightened(problem(), knowledge, keys_of(plan)), {"short"}, 0)
-    assert kept["day"] < kept["night"] == kept["both"]
-    required = knowledge.required(night)
-    assert reserved_gpus(problem(), night) + kept["both"] == pytest.approx(required, rel=2e-3)
