@@ -214,23 +214,23 @@ class IterationSolves:
         _Candidate
             The problem last solved with a plan, and its result.
         """
-        if anywhere:
-            return self._until_enough(
-                start, self.shared, lambda _: tightened(self.shared, self.knowledge, None), below
-            )
-        sloped, places = self._fitted(start), self._places(start)
+        sloped, places = self._fitted(start, anywhere=anywhere), self._places(start)
         is_small = len(places) * self.problem.num_quarters <= _FEW_CHOICES
 
-        def by_class(last: Result[Plan]) -> PlanningProblem:
+        def pose(last: Result[Plan]) -> PlanningProblem:
             stay = places if is_small else self._places(last)
-            return tightened(sloped, self.knowledge, stay)
+            return tightened(sloped, self.knowledge, None if anywhere else stay)
 
-        return self._until_enough(start, sloped, by_class, below)
+        return self._until_enough(start, sloped, pose, below)
 
-    def _fitted(self, start: Result[Plan]) -> PlanningProblem:
-        """Set the buffers for the pools of a plan; return the problem with the slopes there."""
+    def _fitted(self, start: Result[Plan], *, anywhere: bool) -> PlanningProblem:
+        """Set the buffers for the pools of a plan; return the problem with the slopes there.
+
+        Where classes may go anywhere, only with those of pools that were measured.
+        """
         every = self.operations(start)
-        sloped = with_slopes(self.shared, self.knowledge, every)
+        known = [one for one in every if not anywhere or one.pool in self.knowledge.measured]
+        sloped = with_slopes(self.shared, self.knowledge, known)
         fit(self.knowledge, sloped, every)
         return sloped
 
@@ -287,10 +287,9 @@ class IterationSolves:
         anywhere
             Whether they may go anywhere instead.
         """
-        if anywhere:
-            return tightened(self.shared, self.knowledge, None) == now
-        sloped = self._fitted(result)
-        return tightened(sloped, self.knowledge, self._places(result)) == now
+        sloped = self._fitted(result, anywhere=anywhere)
+        stay = None if anywhere else self._places(result)
+        return tightened(sloped, self.knowledge, stay) == now
 
     def _places(self, result: Result[Plan]) -> set[TighteningKey]:
         return keys_of(self.operations(result))

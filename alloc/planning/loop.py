@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from alloc.errors import InstanceError
-from alloc.planning.buffers import Knowledge, fit, learn
+from alloc.planning.buffers import Knowledge, learn
 from alloc.planning.iteration_solves import IterationSolves, Solve
 from alloc.planning.pools import goals_of, operations_of, tightest, too_large
 from alloc.planning.replay import Measured, ReplaySettings, replay_all
@@ -221,7 +221,6 @@ def _iterate(
                 return
             measured_only = True
             tell(f"iteration {number}: no plan with so much capacity; asking for what was measured")
-            fit(knowledge, shared, solves.operations(last.result))
         elif number == max_iterations or not _worth_another(iterations):
             return
         else:
