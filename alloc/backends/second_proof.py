@@ -4,7 +4,7 @@ A small program is searched again by branch and bound of our own: linear relaxat
 which multipliers to take, and weak duality in numpy says what they prove, at every leaf. So neither
 presolve nor cuts nor a tolerance of the solver is in the bound. A program whose tree is too large
 for that is solved once more by HiGHS without presolve and from another seed. The same search alone
-solves a program that ends after a few nodes (`solve_small`).
+solves a program that ends after a few nodes (`solve_small`, `search_and_solve`).
 """
 
 from __future__ import annotations
@@ -91,6 +91,61 @@ def solve_and_prove(model: ArrayModel, options: SolverOptions) -> RawResult:
     return with_proof(model, raw, replace(options, time_limit_s=max(left, 0.0)))
 
 
+def search_and_solve(model: ArrayModel, options: SolverOptions) -> RawResult:
+    """Solve a small program by the search of the second proof, any other as `solve_and_prove` does.
+
+    Best first, the search looks at about the same relaxations whether or not it knows the optimum.
+    So it comes before HiGHS, which is asked only where the search does not end; a second proof
+    would fail as the first one did.
+
+    Parameters
+    ----------
+    model
+        A minimisation or maximisation with integer columns.
+    options
+        As HiGHS takes them; a start is of no use to the search.
+    """
+    if model.matrix.nnz > MAX_ENTRIES:
+        return solve_and_prove(model, options)
+    began = time.perf_counter()
+    with stoppable() if options.stoppable else nullcontext(Stop()) as stop:
+        found, search = _searched(model, options, stop)
+    if found is not None:
+        return replace(found, limit="interrupt") if stop.pressed else found
+    if stop.pressed:
+        worst = np.inf if model.sense == "max" else -np.inf
+        return RawResult("no_solution", None, None, worst, "interrupt", "Interrupted", "none")
+    left = options.time_limit_s - (time.perf_counter() - began)
+    left_options = replace(options, time_limit_s=max(left, 0.0))
+    raw = highs.solve(model, left_options)
+    if raw.status != "optimal" or raw.values is None or raw.objective is None:
+        return raw
+    left = options.time_limit_s - (time.perf_counter() - began)
+    better = raw
+    if search.is_better and beats(search.value, raw.objective, model.sense):
+        better = replace(raw, values=search.values, objective=search.value)
+    return _by_second_run(model, raw, better, replace(options, time_limit_s=left), search)
+
+
+def _searched(
+    model: ArrayModel, options: SolverOptions, stop: Stop
+) -> tuple[RawResult | None, _Tree]:
+    """Return the optimum that a search from nothing proves, None if it proves none; and the search.
+
+    A simplex method that goes round in circles leaves half the time to others.
+    """
+    nothing = np.full(len(model.cost), np.nan)
+    worst = np.inf if model.sense == "min" else -np.inf
+    search = _Tree(bounded(model), worst, nothing, options.time_limit_s / 2, is_claimed=False)
+    search.program.end_with(stop)
+    if not search.run(stop) or not np.isfinite(search.value):
+        return None, search
+    raw = RawResult(
+        "optimal", search.values, search.value, search.bound, None, "Optimal", "recomputed"
+    )
+    return raw, search
+
+
 def with_proof(model: ArrayModel, raw: RawResult, options: SolverOptions) -> RawResult:
     """Return an optimum with its bound proved again, or as it is where that is not cheap.
 
@@ -128,11 +183,34 @@ def _proved_again(
     found = replace(raw, values=search.values, objective=search.value)
     if proved:
         return replace(found, bound=search.bound, bound_proof="recomputed")
-    confirmed = None if stop.pressed else _confirmed(model, found, options, search)
-    if confirmed is not None or not search.is_better:
+    if stop.pressed:
+        raw = replace(raw, limit="interrupt")
+        found = replace(found, limit="interrupt")
+    return _by_second_run(model, raw, found if search.is_better else raw, options, search)
+
+
+def _by_second_run(
+    model: ArrayModel, raw: RawResult, better: RawResult, options: SolverOptions, search: _Tree
+) -> RawResult:
+    """Return what a second run of HiGHS makes of an optimum that the search has not proved.
+
+    Parameters
+    ----------
+    model, raw, options
+        As `with_proof` has them.
+    better
+        The same with the best solution that the search has met, or `raw`.
+    search
+        The search.
+    """
+    # Of a gap that was allowed the second run would leave as much, and confirm nothing.
+    assert raw.objective is not None
+    is_exact = is_within(raw.objective, raw.bound, OPTIMALITY_GAP)
+    confirmed = _confirmed(model, better, options, search) if is_exact else None
+    if confirmed is not None or better is raw:
         return confirmed or raw
     # The claim was false; of its bound nothing is left.
-    return replace(found, status="feasible", bound=search.root, bound_proof="recomputed")
+    return replace(better, status="feasible", bound=search.root, bound_proof="recomputed")
 
 
 def _confirmed(
@@ -184,6 +262,7 @@ class _Tree:
         self.sign = 1.0 if model.sense == "min" else -1.0
         self.model, self.value, self.values = model, value, values
         self.is_claimed, self.is_better = is_claimed, False
+        self.is_pure = bool(model.integer.all())
         finer, units = None, np.ones(len(model.cost))
         # Where the value is no more than a beginning, it says nothing of the size of an optimum.
         if is_claimed:
@@ -238,7 +317,7 @@ class _Tree:
             split = self._fractional(found.values)
             if split is None:
                 self._take(found.values)
-            elif not self.is_claimed:
+            elif self.is_pure and not self.is_claimed:
                 self._round(found.values)
             if bound >= self._target():
                 least = min(least, bound)
@@ -264,6 +343,8 @@ class _Tree:
     def _target(self) -> float:
         """Return what a leaf's bound must reach, in minimisation."""
         value = self.sign * self.value
+        if not np.isfinite(value):
+            return value
         return value - max(0.5 * OPTIMALITY_GAP * abs(value), self.nothing)
 
     def _rounded_up(self, bound: float) -> float:

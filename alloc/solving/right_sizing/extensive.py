@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from alloc.backends import SolverOptions, highs
-from alloc.backends.second_proof import solve_and_prove
+from alloc.backends.second_proof import search_and_solve
 from alloc.certificate import BoundProof
 from alloc.models.right_sizing.arrays import Extensive, extensive
 from alloc.models.right_sizing.data import Array, SizingData
@@ -30,7 +30,7 @@ def solve_extensive(
         start=None if start is None else _start(data, form, start),
         stoppable=True,
     )
-    raw = solve_and_prove(form.model, options)
+    raw = search_and_solve(form.model, options)
     proof: BoundProof = raw.bound_proof if np.isfinite(raw.bound) else "none"
     infeasible = raw.status == "infeasible"
     plan = None if raw.values is None else _read(data, form, raw.values)

@@ -23,13 +23,14 @@ from __future__ import annotations
 
 import dataclasses
 from collections import defaultdict
+from collections.abc import Mapping
 
 import numpy as np
 from scipy import sparse
 
 from alloc.models.right_sizing.blocks import AMPLE_SENT, Blocks
 from alloc.models.right_sizing.data import Array, SizingData
-from alloc.solving.right_sizing.blocks import BlockData, Opening
+from alloc.solving.right_sizing.blocks import BlockData, Opening, Task
 
 # Part of a class's largest demand by which a row must be broken to be added: less hardly moves a
 # bound.
@@ -84,7 +85,9 @@ class OpeningRows:
         self._share = (data.demand / most)[:, :, np.array(classes, dtype=np.int64)]
         self._added = np.zeros(count, dtype=bool)
 
-    def add_broken(self, block_data: BlockData, values: Array, linked: Array) -> BlockData | None:
+    def add_broken(
+        self, block_data: BlockData, values: Mapping[Task, Array], linked: Array
+    ) -> BlockData | None:
         """Return the blocks with the rows that some of them break; None if none does.
 
         Parameters
@@ -92,14 +95,14 @@ class OpeningRows:
         block_data
             The blocks, with the rows that were added before.
         values
-            Of the blocks' own columns, shape (scenarios, quarters, columns).
+            Of the own columns of some blocks, each of shape (columns,).
         linked
             What links to them, then whether each level is open, shape (quarters, linked).
         """
-        flat = values.reshape(-1, values.shape[-1])
-        kept = (self._own @ flat.T).T.reshape(*values.shape[:2], -1)
-        kept += self._share * linked[:, self._levels]
-        broken = (kept.min(axis=(0, 1)) < -_BROKEN) & ~self._added
+        scenarios, quarters = np.array(list(values)).T
+        kept = (self._own @ np.array(list(values.values())).T).T
+        kept += self._share[scenarios, quarters] * linked[quarters][:, self._levels]
+        broken = (kept.min(axis=0) < -_BROKEN) & ~self._added
         if not broken.any():
             return None
         self._added |= broken

@@ -38,8 +38,15 @@ MAX_STEPS = 60
 """Steps of a relaxation; most close within twenty."""
 _MIN_GAIN = 0.05
 """Gaps below which a gain counts for little: twenty such gains close the gap asked for."""
-_OF_SCENARIOS, _LEAST_SCENARIOS = 2, 3
-"""Of so many scenarios one is solved in a step of the relaxation, but at least so many."""
+_OF_SCENARIOS, _LEAST_SCENARIOS = 10, 2
+"""Of so many scenarios one is solved in a step of the relaxation, but at least so many: their duals
+say nearly as much as those of all, and the blocks take most of the time."""
+
+_SCENARIOS_FOR_ROWS = 5
+"""Scenarios in which rows that tie jobs to open pools are looked for."""
+_BEFORE_MORE_ROWS = 5e-4
+"""Relative gap to which a relaxation is closed while it breaks more of these rows: the rest of the
+way takes half the time, and rows are worth more."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -249,31 +256,30 @@ class Relaxation:
             return
         opening = OpeningRows(self.data, self.blocks)
         ends = time.perf_counter() + seconds
-        is_close = False  # closed no further yet than is worth it before there are rows
+        is_close = False  # closed no further than is worth it while there are rows to come
         while not self.closed() and time.perf_counter() + 2 * self.seconds_to_value < ends:
             point, before = self.relaxed_point, self.bound
-            found = self.value(point, self.tasks, keep=True)
-            values = np.array(
-                [
-                    [found[w, t].values for t in range(self.setting.shape[1])]
-                    for w in range(self.setting.shape[0])
-                ]
-            )
+            # Most rows that any scenario breaks are broken in a few.
+            tasks = self.tasks if is_close else self.some(_SCENARIOS_FOR_ROWS)
+            found = self.value(point, tasks, keep=True)
+            values = {task: value.values for task, value in found.items()}
             changed = opening.add_broken(self.block_data, values, self.setting.points(point)[0])
             if changed is not None:
                 self._change(changed)
             elif is_close:
                 break
-            relaxed = self.relax(point, MAX_STEPS, target, ends - time.perf_counter())
+            nearly = max(target, _BEFORE_MORE_ROWS) if changed is not None else target
+            relaxed = self.relax(point, MAX_STEPS, nearly, ends - time.perf_counter())
             if relaxed is None:
                 break
-            is_close = True
             self.raise_bound(relaxed[0])
             self.linear_bound, self.relaxed_point = relaxed
             self.aggregate_cuts(keep=True)
             self.say("opening")
-            if changed is not None and self.bound - before < self.small_change(self.bound):
+            gains = self.bound - before >= self.small_change(self.bound)
+            if is_close and changed is not None and not gains:
                 break
+            is_close = changed is None or not gains
 
     def relax(
         self, inner: Array | None, steps: int, target: float, seconds: float
@@ -285,8 +291,9 @@ class Relaxation:
         (float, Array) or None
             The bound and the last optimum; None if the master is infeasible.
         """
-        best, ends = math.inf, time.perf_counter() + seconds
+        ends = time.perf_counter() + seconds
         answer = self.master.solve()
+        looks_closed = False
         for step in range(steps):
             if answer is None:
                 return None
@@ -294,31 +301,34 @@ class Relaxation:
             point = outer if inner is None else 0.5 * inner + 0.5 * outer
             if step == 0 and inner is not None:
                 point = inner
-            self.value(point, self.tasks if step == 0 else self.some())
-            # Where a block was not solved, what the cuts say is a little too low.
-            linked, waived = self.setting.points(point)
-            worth = float(
-                self.setting.cost @ point
-                + (self.setting.weight * self.pool.values(linked, waived).max(axis=0)).sum()
-            )
-            if worth < best:
-                best, inner = worth, point
+            # What few blocks say is too little: all have a word before it counts as closed.
+            self.value(point, self.tasks if looks_closed else self.some())
             self.cut(point, outer)
+            worth = self._worth(point)
+            if inner is None or worth <= self._worth(inner):
+                inner = point
             answer = self.master.solve()
             if answer is None:
                 return None
-            gap = relative_gap(best, answer[0])
-            out_of_time = time.perf_counter() + self.seconds_to_value > ends
-            if out_of_time or (gap is not None and gap <= target):
+            gap = relative_gap(self._worth(inner), answer[0])
+            closed = gap is not None and gap <= target
+            if (closed and looks_closed) or time.perf_counter() + self.seconds_to_value > ends:
                 break
+            looks_closed = closed
         assert answer is not None
         return answer[0], answer[1]
 
-    def some(self, most: int | None = None) -> list[Task]:
+    def _worth(self, point: Array) -> float:
+        """Return what the cuts say that a point costs at least."""
+        linked, waived = self.setting.points(point)
+        running = self.pool.values(linked, waived).max(axis=0)
+        return float(self.setting.cost @ point + (self.setting.weight * running).sum())
+
+    def some(self, count: int | None = None) -> list[Task]:
         """Return blocks of some scenarios, others every time: their duals serve all."""
         scenarios, quarters = self.setting.shape
-        count = min(max(scenarios // _OF_SCENARIOS, _LEAST_SCENARIOS), scenarios)
-        count = count if most is None else min(most, count)
+        count = max(scenarios // _OF_SCENARIOS, _LEAST_SCENARIOS) if count is None else count
+        count = min(count, scenarios)
         begin = self._turn * count
         self._turn += 1
         chosen = {self._shuffled[(begin + i) % scenarios] for i in range(count)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -16,11 +17,17 @@ from small_programs import (
     solutions_of,
 )
 
-from alloc.backends import highs
+from alloc.backends import SolverOptions, highs
 from alloc.backends.column_bounds import bounded
 from alloc.backends.interrupts import Stop
 from alloc.backends.linear_program import LinearProgram
-from alloc.backends.second_proof import _Tree, solve_and_prove, solve_small, with_proof
+from alloc.backends.second_proof import (
+    _Tree,
+    search_and_solve,
+    solve_and_prove,
+    solve_small,
+    with_proof,
+)
 from alloc.backends.weak_duality import WeakDuality
 from alloc.formulation import Array, ArrayModel, RawResult
 
@@ -213,6 +220,68 @@ def test_a_small_program_begins_with_any_solution_that_is_known() -> None:
         if unknown is not None:
             require_true(unknown, model, solutions)
     assert begun >= 3
+
+
+@pytest.mark.parametrize("nodes", [1, 100])
+def test_a_search_before_highs_finds_the_optimum(
+    nodes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With whole and other columns, against every choice of the whole ones, in any unit."""
+    monkeypatch.setattr("alloc.backends.second_proof._MAX_NODES", nodes)
+    asked = []
+
+    def solve(model: ArrayModel, options: SolverOptions) -> RawResult:
+        asked.append(model)
+        return highs.solve(model, options)
+
+    shim = SimpleNamespace(solve=solve, finer_scaling=highs.finer_scaling)
+    monkeypatch.setattr("alloc.backends.second_proof.highs", shim)
+    proved = 0
+    for seed in range(25):
+        model = mixed_program(seed)
+        half = (len(model.cost) + 1) // 2
+        model = replace(model, integer=np.arange(len(model.cost)) < half)
+        choices = np.stack(
+            np.meshgrid(
+                *(np.arange(model.lower[i], model.upper[i] + 1) for i in range(half)), indexing="ij"
+            ),
+            axis=-1,
+        ).reshape(-1, half)
+        best = None
+        for choice in choices:
+            lower, upper = model.lower.copy(), model.upper.copy()
+            lower[:half] = upper[:half] = choice
+            every = np.zeros(len(lower), dtype=bool)
+            rest = highs.solve(replace(model, lower=lower, upper=upper, integer=every), EXACT)
+            if rest.objective is not None:
+                closer = min if model.sense == "min" else max
+                best = rest.objective if best is None else closer(best, rest.objective)
+        asked.clear()
+        raw = search_and_solve(model, EXACT)
+        if best is None:
+            assert raw.values is None
+            continue
+        rounding = 1e-6 * float(np.abs(model.cost).max() + abs(model.offset))
+        assert raw.status == "optimal"
+        assert raw.objective == pytest.approx(best, rel=1e-6, abs=rounding)
+        assert raw.bound == pytest.approx(best, rel=1e-6, abs=rounding)
+        assert raw.values is not None
+        assert model.cost @ raw.values + model.offset == pytest.approx(raw.objective, rel=1e-9)
+        proved += not asked
+    assert proved >= (20 if nodes == 100 else 3)
+
+
+def test_ctrl_c_in_a_search_before_highs_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is found by then, and HiGHS does not begin."""
+
+    def run(search: _Tree, stop: Stop, max_nodes: int | None = None) -> bool:
+        stop.pressed = True
+        return False
+
+    monkeypatch.setattr(_Tree, "run", run)
+    raw = search_and_solve(random_program(0), replace(EXACT, stoppable=True))
+    assert raw.limit == "interrupt"
+    assert raw.values is None
 
 
 def test_what_misses_its_own_bound_is_not_called_optimal() -> None:
