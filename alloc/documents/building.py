@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import types
-from collections.abc import Mapping, Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Annotated, Any, Union, get_args, get_origin
 from weakref import WeakValueDictionary
@@ -20,6 +21,43 @@ from alloc.errors import InstanceError
 
 _REPEATED: WeakValueDictionary[Any, Any] = WeakValueDictionary()
 """Records in use of which documents have many, by class and fields."""
+
+_KEPT: dict[Any, _Kept] = {}
+"""By class, the last records of it that were built, where somebody asked for that."""
+
+
+@dataclasses.dataclass(frozen=True)
+class _Kept:
+    most: int
+    is_worth_it: Callable[[Any], bool]
+    records: OrderedDict[Any, Any] = dataclasses.field(default_factory=OrderedDict)
+
+    def known(self, record: Any) -> Any:
+        """Return an equal record of before, or this one, which is kept from now on."""
+        found = self.records.pop(record, record)
+        if self.is_worth_it(found):
+            self.records[found] = found
+            if len(self.records) > self.most:
+                self.records.popitem(last=False)
+        return found
+
+
+def keep_last(record_class: Any, most: int, is_worth_it: Callable[[Any], bool]) -> None:
+    """Let equal records of a class be one object from now on, as long as they are among the last.
+
+    What was worked out of one, its cached properties, is then there for the next document that
+    holds it. It is for a process that reads one document after the other and changes none.
+
+    Parameters
+    ----------
+    record_class
+        The class, whose records are frozen and can be hashed.
+    most
+        Records to keep, 1 or more.
+    is_worth_it
+        Whether a record, with what was worked out of it, is small enough to be kept.
+    """
+    _KEPT[record_class] = _Kept(most, is_worth_it)
 
 
 class _Wrong(Exception):
@@ -78,7 +116,10 @@ def _build(part: Part, shared: Any) -> Any:
         found = record_class(**given)
     except InstanceError as error:
         raise _Wrong(str(error), by_field=False) from None
-    return found if key is None else _REPEATED.setdefault(key, found)
+    if key is not None:
+        return _REPEATED.setdefault(key, found)
+    kept = _KEPT.get(record_class)
+    return found if kept is None else kept.known(found)
 
 
 @cache

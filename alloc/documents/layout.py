@@ -63,5 +63,5 @@ def _spread(value: Any, lines: Iterable[str], indent: str) -> str:
     return f"{opening}\n{indent}  {inner}\n{indent}{closing}"
 
 
-def _line(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, allow_nan=False)
+# Made once: `json.dumps` makes one a line, which takes longer than to write a short line.
+_line = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode

@@ -46,7 +46,7 @@ def read_request(body: bytes, model: type[R]) -> R:
     except InstanceError as error:
         raise refuse("malformed-json", str(error)) from None
     try:
-        return validated(raw, model.model_validate)
+        return validated(raw, model.model_validate, len(body))
     except ValidationError as error:
         details, raw = first_errors(error, raw, model.model_validate)
     errors = [

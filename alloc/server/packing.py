@@ -6,11 +6,17 @@ import zlib
 
 _WORTH_PACKING = 1024
 """Bytes from which compression is worth its time."""
+_LEVEL, _MEMORY = 1, 6
+"""Level and memory of zlib. With its usual memory, 8, most of the time that a small body takes goes
+into asking the system for 256 KiB and giving them back: four times as long as to pack 4 KiB."""
 
 
 def pack_body(body: bytes) -> bytes:
     """Return a JSON document as it is stored, compressed if it is not small."""
-    return zlib.compress(body, 1) if len(body) >= _WORTH_PACKING else body
+    if len(body) < _WORTH_PACKING:
+        return body
+    packer = zlib.compressobj(_LEVEL, zlib.DEFLATED, zlib.MAX_WBITS, _MEMORY)
+    return packer.compress(body) + packer.flush()
 
 
 def unpack_body(body: bytes | None) -> bytes | None:

@@ -54,7 +54,9 @@ _IN_LOOP_BYTES = 256 * 1024
 
 # Built once: putting a statement together costs more than running it.
 _MINE = (jobs.c.id == bindparam("job")) & (jobs.c.owner == bindparam("me"))
-_UPDATE = update(jobs).where(_MINE, jobs.c.state.in_(_OPEN))
+# Not with IN, of which SQLAlchemy makes a text for each number of values: such a statement is not
+# for many rows at a time.
+_UPDATE = update(jobs).where(_MINE, or_(*(jobs.c.state == state for state in _OPEN)))
 _START = _UPDATE.values(state="running", started=bindparam("at"), attempt=bindparam("number"))
 _END = _UPDATE.values(
     state=bindparam("ending"),
@@ -101,7 +103,10 @@ class Store:
         self._writer = Writer(self.engine)
         self.owner = ""
         dialect = postgresql if self.engine.dialect.name == "postgresql" else sqlite
-        self._insert_job = dialect.insert(jobs).on_conflict_do_nothing().returning(jobs.c.id)
+        # A commit whose answer was lost is made again.
+        self._insert_jobs = dialect.insert(jobs).on_conflict_do_nothing()
+        self._insert_job = self._insert_jobs.returning(jobs.c.id)
+        self._insert_requests = dialect.insert(requests).on_conflict_do_nothing()
 
     async def close(self) -> None:
         """Write what is left, and let the database go."""
@@ -172,6 +177,8 @@ class Store:
         """
         values = {**_plain(job), "owner": self.owner, "cancel": False}
         packed = await _packed(body)
+        if job.idempotency_key is None:
+            return await self._writer.write_row(self._add_all, (values, packed))
 
         def change(connection: Connection) -> Job | None:
             added = connection.execute(self._insert_job, values)
@@ -187,6 +194,16 @@ class Store:
             return None
 
         return await self._writer.write(change)
+
+    def _add_all(
+        self, connection: Connection, added: Sequence[tuple[dict[str, Any], bytes]]
+    ) -> list[None]:
+        """Store new jobs without idempotency keys, each with its request."""
+        connection.execute(self._insert_jobs, [values for values, _ in added])
+        connection.execute(
+            self._insert_requests, [{"job": values["id"], "body": body} for values, body in added]
+        )
+        return [None] * len(added)
 
     async def start(self, job: Job) -> None:
         """Store that a job has been started."""
@@ -218,16 +235,7 @@ class Store:
         packed = None if result is None else await _packed(result)
         past = None if events is None else await _packed(events)
 
-        def change(connection: Connection) -> bool:
-            if connection.execute(_END, values).rowcount != 1:
-                return False
-            if packed is not None:
-                connection.execute(_INSERT_RESULT, {"job": job.id, "body": packed})
-            if past is not None:
-                connection.execute(_INSERT_EVENTS, {"job": job.id, "body": past})
-            return True
-
-        return await self._writer.write(change)
+        return await self._writer.write_row(_end_all, (values, packed, past))
 
     async def release(self, job: Job) -> None:
         """Put a job back, for whoever takes it over."""
@@ -367,6 +375,32 @@ async def _packed(body: bytes) -> bytes:
     if len(body) <= _IN_LOOP_BYTES:
         return pack_body(body)
     return await asyncio.to_thread(pack_body, body)
+
+
+class _LostJob(Exception):
+    """One of the jobs that ended together was no longer this server's; who knows which."""
+
+
+def _end_all(
+    connection: Connection, ended: Sequence[tuple[dict[str, Any], bytes | None, bytes | None]]
+) -> list[bool]:
+    """Store how jobs ended, with their results and events; return which were this server's.
+
+    Raises
+    ------
+    _LostJob
+        If some of several were not.
+    """
+    done = connection.execute(_END, [values for values, _, _ in ended]).rowcount
+    if done != len(ended):
+        if len(ended) > 1:
+            raise _LostJob
+        return [False]
+    for statement, k in ((_INSERT_RESULT, 1), (_INSERT_EVENTS, 2)):
+        rows = [{"job": one[0]["job"], "body": one[k]} for one in ended if one[k] is not None]
+        if rows:
+            connection.execute(statement, rows)
+    return [True] * len(ended)
 
 
 def _clock(connection: Connection) -> float:

@@ -12,6 +12,7 @@ import traceback
 from multiprocessing import current_process
 from pathlib import Path
 
+from alloc.documents.building import keep_last
 from alloc.errors import (
     AllocError,
     BackendUnavailableError,
@@ -24,11 +25,17 @@ from alloc.server.frames import Failure, Tag, pack, pack_job, receive_job
 from alloc.server.operations import Limits, Operation, operations
 from alloc.server.problems import Problem, ProblemError
 from alloc.server.settings import Settings
+from alloc.topology import Topology
 
 _PAUSE_S = 0.2
 """Shortest time between two lines of progress; a solver may have thousands a second to say."""
 _MOMENT_S = 0.05
 _NICENESS = 5
+_TOPOLOGIES = 8
+"""Topologies that a worker remembers: clients ask about the same few clusters again and again, and
+which gangs stand on them takes a tenth of a small solve to find out."""
+_MAX_HOSTS, _MAX_GANGS = 10_000, 10_000
+"""Hosts, and gangs asked about, up to which a topology is remembered: some ten MB each."""
 
 
 def main(channel: socket.socket) -> None:
@@ -55,6 +62,7 @@ def main(channel: socket.socket) -> None:
     sys.path[:] = start["path"]
     os.chdir(start["folder"])
     known = operations(start["operations"])
+    keep_last(Topology, _TOPOLOGIES, _is_small)
     limits = Limits(start["job_limit_s"], os.cpu_count() or 1, start["max_body_bytes"])
     # What is allocated beyond the limit fails here, before the server has to kill.
     limit_memory(start["memory_limit_mib"])
@@ -63,6 +71,10 @@ def main(channel: socket.socket) -> None:
         name, body = job
         tag, content = run_job(known[name], body, limits, channel)
         channel.sendall(pack(tag, content))
+
+
+def _is_small(topology: Topology) -> bool:
+    return topology.num_hosts <= _MAX_HOSTS and len(topology.known_gangs) <= _MAX_GANGS
 
 
 def how_to_start(settings: Settings) -> bytes:

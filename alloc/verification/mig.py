@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from alloc.problems.allocation.instance import Instance
-from alloc.problems.allocation.solution import Run, TaskPlacement
+from alloc.problems.allocation.run_columns import RunsOfOneRound
+from alloc.problems.allocation.solution import Assignment, Run, TaskPlacement
 from alloc.topology.gpu_fit import gpu_memory_mib
 from alloc.topology.mig import COMPUTE_SLICES, MigProfile, mig_profiles, overlap
 from alloc.verification.violation import Violation
@@ -50,7 +51,8 @@ def check_gpu_sharing(instance: Instance, runs: Sequence[Run]) -> Iterator[Viola
     """
     if not {"MIG slices", "GPU memory"} & instance.features.keys():
         return
-    if _is_clear(instance, runs):
+    # The quick look asks for no times, without which there need be no runs.
+    if _is_clear(instance, runs.assignments if isinstance(runs, RunsOfOneRound) else runs):
         return
     uses: dict[int, list[_Use]] = {}
     index = instance.topology.host_index
@@ -75,17 +77,19 @@ def check_gpu_sharing(instance: Instance, runs: Sequence[Run]) -> Iterator[Viola
         yield from _check_host(instance, h, on_host)
 
 
-def _is_clear(instance: Instance, runs: Sequence[Run]) -> bool:
+def _is_clear(instance: Instance, runs: Sequence[Run | Assignment]) -> bool:
     """Return whether a quick look sees that all is well: no instances meet, whenever they stand.
 
     It takes instances alone, and no two on the same slice of a GPU at any time; what else may be
     right is left to the rules.
     """
     jobs, index, topology = instance.jobs, instance.job_index, instance.topology
-    kinds = {host.id: topology.host_type(host) for host in topology.hosts}
+    kinds = [(host.id, topology.host_type(host)) for host in topology.hosts]
+    gpu_types = {host: kind.gpu_type for host, kind in kinds}
+    # What is taken of each GPU of each host.
+    taken = {host: [0] * kind.num_gpus for host, kind in kinds}
     profiles: dict[tuple[int, int], dict[str, str | None]] = {}
     needs: dict[tuple[str | None, str, int], int] = {}
-    taken: dict[tuple[str, int], int] = {}
     for run in runs:
         configurations = jobs[index[run.job]].configurations
         # Jobs share configurations: the profiles of their groups are looked up once.
@@ -95,24 +99,24 @@ def _is_clear(instance: Instance, runs: Sequence[Run]) -> bool:
             groups = configurations[run.configuration].tasks
             profile_of = profiles[key] = {group.role: group.mig_profile for group in groups}
         for task in run.tasks:
-            profile, kind = profile_of.get(task.role), kinds.get(task.host)
-            if profile is None or kind is None:
+            profile, gpus = profile_of.get(task.role), taken.get(task.host)
+            if profile is None or gpus is None:
                 return False
+            gpu_type = gpu_types[task.host]
             if not len(task.gpus) == len(task.starts) == task.count:
                 return False
             for g, start in zip(task.gpus, task.starts, strict=True):
-                need = needs.get((kind.gpu_type, profile, start))
+                key_of_need = gpu_type, profile, start
+                need = needs.get(key_of_need)
                 if need is None:
-                    need = needs[kind.gpu_type, profile, start] = _slices_of(
-                        kind.gpu_type, profile, start
-                    )
-                now = taken.get((task.host, g), 0)
-                if not need or not 0 <= g < kind.num_gpus or now & need & _MEMORY:
+                    need = needs[key_of_need] = _slices_of(*key_of_need)
+                if not need or not 0 <= g < len(gpus) or gpus[g] & need & _MEMORY:
                     return False
-                taken[task.host, g] = now + need
+                gpus[g] += need
     return all(
         (amount >> _COMPUTE) & _MEMORY <= COMPUTE_SLICES and amount >> _MEDIA <= 1
-        for amount in taken.values()
+        for gpus in taken.values()
+        for amount in gpus
     )
 
 

@@ -12,9 +12,15 @@ from typing import NamedTuple
 
 import numpy as np
 
+from alloc.collector import collector_paused
 from alloc.models.sharing.data import Array, GpuGroup, HostClass, Item, SharingData, Whole
 from alloc.models.sharing.patterns import Counts, Pattern, layout_of
-from alloc.problems.allocation.solution import Allocation, Assignment, TaskPlacement
+from alloc.problems.allocation.solution import (
+    Allocation,
+    Assignment,
+    TaskPlacement,
+    assignment_of_one,
+)
 from alloc.topology.mig import Layout
 
 Slot = tuple[int, int, int]
@@ -77,6 +83,7 @@ def allocation_of(
     return None if unrolled.left else to_allocation(data, unrolled)
 
 
+@collector_paused()
 def to_allocation(data: SharingData, unrolled: Unrolled) -> Allocation:
     """Return the allocation of the jobs all of whose tasks are placed."""
     of_job: dict[int, list[tuple[Task, Slot]]] = {}
@@ -88,31 +95,34 @@ def to_allocation(data: SharingData, unrolled: Unrolled) -> Allocation:
     assignments = []
     for owner, pairs in of_job.items():
         j, option = unrolled.chosen[owner]
+        configuration = data.options[option][1]
         if len(pairs) == 1:
             ((task, (h, g, start)),) = pairs
             gpus, starts = () if g < 0 else (g,), () if start < 0 else (start,)
-            tasks: tuple[TaskPlacement, ...] = (TaskPlacement(ids[h], task.role, 1, gpus, starts),)
-        else:
-            spots: dict[tuple[int, str], list[Slot]] = {}
-            for task, slot in pairs:
-                spots.setdefault((slot[0], task.role), []).append(slot)
-            tasks = tuple(
-                [
-                    TaskPlacement(
-                        ids[h],
-                        role,
-                        len(slots),
-                        tuple([g for _, g, _ in slots if g >= 0]),
-                        tuple([start for _, _, start in slots if start >= 0]),
-                    )
-                    for (h, role), slots in sorted(spots.items())
-                ]
-            )
-        assignments.append((j, Assignment(jobs[j].id, data.options[option][1], tasks)))
+            made = assignment_of_one(jobs[j].id, configuration, ids[h], task.role, gpus, starts)
+            assignments.append((j, made))
+            continue
+        spots: dict[tuple[int, str], list[Slot]] = {}
+        for task, slot in pairs:
+            spots.setdefault((slot[0], task.role), []).append(slot)
+        tasks = tuple(
+            [
+                TaskPlacement(
+                    ids[h],
+                    role,
+                    len(slots),
+                    tuple([g for _, g, _ in slots if g >= 0]),
+                    tuple([start for _, _, start in slots if start >= 0]),
+                )
+                for (h, role), slots in sorted(spots.items())
+            ]
+        )
+        assignments.append((j, Assignment(jobs[j].id, configuration, tasks)))
     assignments.sort(key=itemgetter(0))
     return Allocation(tuple([assignment for _, assignment in assignments]))
 
 
+@collector_paused()
 def unroll(data: SharingData, columns: Sequence[tuple[int, Pattern]], values: Array) -> Unrolled:
     """Deal counts out to hosts and GPUs.
 
@@ -240,6 +250,7 @@ class _Dealer:
         self.gpus_left = np.full(number, hosts.num_gpus)
         self.index = {h: k for k, h in enumerate(hosts.hosts)}
         self.uses = [np.array(i.beside, dtype=float) for i in data.items]
+        self.sizes = [item.size for item in data.items]
         self.slots: dict[tuple[Counts, Layout], list[tuple[int, int]]] = {}
         """Sizes and starts of the slots that a pattern offers on a GPU in a state."""
         # GPUs not yet given away, by host, in the groups' order; uncut ones last, so that `pop`
@@ -403,10 +414,9 @@ class _Dealer:
                     stays.add(id(task))
                     bundle.tasks.append(task)
                     bundle.slots[s] -= 1
-        sizes = [item.size for item in self.data.items]
         for task in tasks:
             if not stays or id(task) not in stays:
-                waiting[sizes[task.item]].append(task)
+                waiting[self.sizes[task.item]].append(task)
         for bundle in bundles:
             for s, number in enumerate(bundle.slots):
                 if number and (queue := waiting.get(s)):
@@ -450,17 +460,19 @@ class _Dealer:
         open_slots: defaultdict[int, list[Slot]] = defaultdict(list)
         for s, slot in self._slots_of(bundle):
             open_slots[s].append(slot)
+        if not self.data.instance.running:
+            left = {s: iter(slots) for s, slots in open_slots.items()}
+            unrolled.placed += [(task, next(left[self.sizes[task.item]])) for task in bundle.tasks]
+            return
         later = []
         for task in bundle.tasks:
-            if task.home is not None and task.home in (
-                mine := open_slots[self.data.items[task.item].size]
-            ):
+            if task.home is not None and task.home in (mine := open_slots[self.sizes[task.item]]):
                 mine.remove(task.home)
                 unrolled.placed.append((task, task.home))
             else:
                 later.append(task)
         for task in later:
-            slot = open_slots[self.data.items[task.item].size].pop(0)
+            slot = open_slots[self.sizes[task.item]].pop(0)
             unrolled.placed.append((task, slot))
 
     def _seat_without_gpu(self, tasks: Sequence[Task], unrolled: Unrolled) -> None:

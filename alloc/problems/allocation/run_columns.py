@@ -38,15 +38,15 @@ class RunsOfOneRound(Sequence[Run]):
     """
 
     def __init__(self, assignments: Sequence[Assignment], start_s: float, end_s: float) -> None:
-        self._assignments, self._span = assignments, (start_s, end_s)
+        self.assignments, self._span = assignments, (start_s, end_s)
 
     @cached_property
     def _runs(self) -> list[Run]:
         start_s, end_s = self._span
-        return [Run(a.job, a.configuration, start_s, end_s, a.tasks) for a in self._assignments]
+        return [Run(a.job, a.configuration, start_s, end_s, a.tasks) for a in self.assignments]
 
     def __len__(self) -> int:
-        return len(self._assignments)
+        return len(self.assignments)
 
     def __getitem__(self, at: Any) -> Any:
         return self._runs[at]

@@ -60,6 +60,34 @@ class Assignment:
     tasks: tuple[TaskPlacement, ...] = ()
 
 
+def assignment_of_one(
+    job: str,
+    configuration: int,
+    host: str,
+    role: str,
+    gpus: tuple[int, ...],
+    starts: tuple[int, ...],
+) -> Assignment:
+    """Return the assignment of a job of one task, for allocations of tens of thousands of them.
+
+    It is what the classes make, in half the time: a frozen dataclass sets each field by a call.
+
+    Parameters
+    ----------
+    job, configuration
+        As in `Assignment`.
+    host, role, gpus, starts
+        As in `TaskPlacement`.
+    """
+    placed, made = object.__new__(TaskPlacement), object.__new__(Assignment)
+    fields = placed.__dict__
+    fields["host"], fields["role"], fields["count"] = host, role, 1
+    fields["gpus"], fields["starts"] = gpus, starts
+    fields = made.__dict__
+    fields["job"], fields["configuration"], fields["tasks"] = job, configuration, (placed,)
+    return made
+
+
 @dataclass(frozen=True)
 class Run:
     """A stretch of time in which a job keeps a configuration and hosts, and holds its resources.

@@ -116,6 +116,65 @@ def test_a_change_that_fails_fails_alone(engine):
     assert stored(engine) == [1, 2, 3]
 
 
+def behind_a_gate(engine, hand_in):
+    """Return what came of changes that are handed in while the writer is held up."""
+    gate = threading.Event()
+
+    async def work():
+        writer = Writer(engine)
+        held = writer.write(lambda connection: gate.wait(300))
+        futures = hand_in(writer)
+        gate.set()
+        await held
+        ended = await asyncio.gather(*futures, return_exceptions=True)
+        await asyncio.to_thread(writer.close)
+        return ended
+
+    return asyncio.run(work())
+
+
+def test_rows_of_a_kind_are_written_together_and_other_changes_keep_their_place(engine):
+    """What one row costs is mostly SQLAlchemy's; but a takeover stays where it was."""
+    told: list[Any] = []
+
+    def insert(connection, rows):
+        told.append(list(rows))
+        connection.execute(text("INSERT INTO t VALUES (:k)"), [{"k": row} for row in rows])
+        return [10 * row for row in rows]
+
+    def remove(connection, rows):
+        told.append([-row for row in rows])
+        return [-row for row in rows]
+
+    def takeover(connection):
+        told.append("takeover")
+        return "taken"
+
+    def hand_in(writer):
+        return [
+            writer.write_row(insert, 1),
+            writer.write_row(remove, 7),
+            writer.write_row(insert, 2),
+            writer.write(takeover),
+            writer.write_row(insert, 3),
+            writer.write_row(insert, 4),
+        ]
+
+    assert behind_a_gate(engine, hand_in) == [10, -7, 20, "taken", 30, 40]
+    assert told == [[1, 2], [-7], "takeover", [3, 4]]
+    assert stored(engine) == [1, 2, 3, 4]
+
+
+def test_a_row_that_fails_fails_alone(engine):
+    def insert(connection, rows):
+        connection.execute(text("INSERT INTO t VALUES (:k)"), [{"k": row} for row in rows])
+        return rows
+
+    ended = behind_a_gate(engine, lambda w: [w.write_row(insert, k) for k in (1, 2, 1, 3)])
+    assert [type(value) for value in ended] == [int, int, IntegrityError, int]
+    assert stored(engine) == [1, 2, 3]
+
+
 def test_closing_writes_what_is_left(engine):
     async def work():
         writer = Writer(engine)
@@ -152,6 +211,64 @@ def test_a_result_is_stored_once(settings):
         assert await store.result(mine.id) == b'{"first": true}'
         found = await store.get(mine.id)
         assert (found.state, found.finished) == ("done", 2.0)
+        await store.close()
+
+    asyncio.run(work())
+
+
+def test_jobs_that_come_and_end_together_share_their_statements(settings):
+    """At 200 jobs a second, four statements for each were a quarter of the server's work."""
+
+    async def work():
+        store = Store(settings)
+        await store.register()
+        told: list[int] = []
+        event.listen(
+            store.engine,
+            "before_cursor_execute",
+            lambda connection, cursor, statement, values, *_: told.append(len(values)),
+        )
+        mine = [job() for _ in range(4)]
+
+        async def together(changes):
+            gate = threading.Event()
+            held = store._writer.write(lambda connection: gate.wait(300))
+            ended = asyncio.gather(*changes)
+            await asyncio.sleep(0)
+            gate.set()
+            await held
+            return await ended
+
+        assert await together(store.add(one, b"{}") for one in mine) == [None] * 4
+        ends = (one.replace(state="done", finished=2.0, expires=9e9) for one in mine)
+        assert await together(store.end(one, b"[]") for one in ends) == [True] * 4
+        # Jobs and requests; then ends and results.
+        assert told == [4, 4, 4, 4]
+        assert {one.state for one in await store.list("c", limit=10)} == {"done"}
+        await store.close()
+
+    asyncio.run(work())
+
+
+def test_of_jobs_that_end_together_only_those_that_were_lost_are_not_stored(settings):
+    """They share an update, and what another server has taken over takes no others along."""
+
+    async def work():
+        store = Store(settings)
+        await store.register()
+        mine = [job() for _ in range(4)]
+        await asyncio.gather(*(store.add(one, b"{}") for one in mine))
+        done = [one.replace(state="done", finished=2.0, expires=9e9) for one in mine]
+        assert await store.end(done[1], b'{"first": true}')
+        gate = threading.Event()
+        held = store._writer.write(lambda connection: gate.wait(300))
+        ends = asyncio.gather(*(store.end(one, b'{"second": true}') for one in done))
+        await asyncio.sleep(0)
+        gate.set()
+        await held
+        assert await ends == [True, False, True, True]
+        results = [await store.result(one.id) for one in mine]
+        assert results == [b'{"second": true}', b'{"first": true}', *results[:1] * 2]
         await store.close()
 
     asyncio.run(work())
