@@ -12,7 +12,6 @@ from alloc.packing import HostPool
 from alloc.problems.allocation.solution import Assignment, TaskPlacement
 from alloc.schedulers.grant import BUNDLE, Grant, Outcome
 from alloc.schedulers.ladder import (
-    SERVER,
     WORKER,
     GangLadder,
     Ladder,
