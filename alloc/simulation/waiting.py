@@ -9,10 +9,10 @@ from collections.abc import Container, Sequence
 import numpy as np
 
 from alloc.problems.allocation.instance import Instance
-from alloc.problems.allocation.job_columns import JobColumns
 from alloc.schedulers.edf import NO_DEADLINE, Edf
+from alloc.schedulers.fifo import Fifo
+from alloc.schedulers.policy import Policy
 from alloc.schedulers.srtf import Srtf
-from alloc.schedulers.state import Scheduler
 from alloc.verification.time import TIME_TOLERANCE_S
 
 
@@ -40,9 +40,6 @@ class ByRank:
         self._queues: dict[int, list[tuple[float, int, int]]] = {}
         self._num_added = 0
         self._kind = 0
-
-    def __len__(self) -> int:
-        return sum(map(len, self._queues.values()))
 
     def __bool__(self) -> bool:
         return bool(self._queues)
@@ -79,22 +76,23 @@ class ByRank:
             rank, number, j = queue[0]
 
 
-def ranked(policy: Scheduler, instance: Instance) -> ByRank | None:
+def by_rank(policy: Policy, instance: Instance, shows_work: bool) -> ByRank | None:
     """Return the order in which a policy serves a stream, or None if it has none of this kind.
 
-    Ranks are known at arrival where nobody is paused: what waits does not change. The policy must
-    know work and rates as they are.
+    Ranks are known at arrival where nobody is paused: what waits does not change.
 
     Parameters
     ----------
     policy
-        Who decides.
+        Who decides: first come, first served, the shortest remaining time or the earliest deadline.
     instance
         The stream.
+    shows_work
+        Whether the policy sees work as it is.
     """
-    if not isinstance(policy, Srtf | Edf) or not policy.is_plain or not policy.skip:
-        return None
-    if any([job.preemptible for job in instance.jobs]):
+    if type(policy) is Fifo and policy.skip:
+        return ByRank([0.0] * len(instance.jobs))
+    if not policy.skip or not shows_work or any([job.preemptible for job in instance.jobs]):
         return None
     columns = instance.job_columns
     # As `LiveJob.show` and `remaining_time_s`, term by term.
@@ -105,10 +103,6 @@ def ranked(policy: Scheduler, instance: Instance) -> ByRank | None:
         return ByRank((left / columns.work if policy.by == "fraction" else run_s).tolist())
     if type(policy) is not Edf or any([job.refusable for job in instance.jobs]):
         return None
-    return _by_deadline(columns, run_s.tolist())
-
-
-def _by_deadline(columns: JobColumns, run_s: list[float]) -> ByRank:
     limit_s = columns.deadline_s
-    rank = np.where(np.isinf(limit_s), NO_DEADLINE, limit_s).tolist()
-    return ByRank(rank, run_s, (limit_s + TIME_TOLERANCE_S).tolist())
+    rank = np.where(np.isinf(limit_s), NO_DEADLINE, limit_s)
+    return ByRank(rank.tolist(), run_s.tolist(), (limit_s + TIME_TOLERANCE_S).tolist())
