@@ -384,3 +384,16 @@ def test_other_rules_are_asked_themselves() -> None:
     for policy in (make_scheduler("srtf"), Watched(), watched, Fifo(rules="dl2")):
         assert stream_of(Simulation(plain)._engine, policy) is None
     assert stream_of(Simulation(plain)._engine, Fifo()) is not None
+
+
+def test_columns_of_jobs_are_not_sent_to_other_processes() -> None:
+    """What a copy is sent is as long after a simulation as before; it reads its columns again."""
+    instance = stream(random.Random(3))
+    before = len(pickle.dumps(instance))
+    result = simulate(instance, Fifo())
+    assert "job_columns" in vars(instance)
+    sent = pickle.loads(pickle.dumps(instance))
+    assert "job_columns" not in vars(sent)
+    assert len(pickle.dumps(sent)) <= before + 200  # flags that were worked out
+    assert sent == instance
+    assert told(simulate(sent, Fifo())) == told(result)
