@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import cast
 
 import numpy as np
@@ -17,7 +18,7 @@ from alloc.errors import InstanceError
 from alloc.objectives.base import Objective
 from alloc.problems.allocation.instance import Instance
 from alloc.problems.allocation.solution import Allocation, Solution
-from alloc.workload import Job
+from alloc.workload import Configuration, Job
 
 Array = npt.NDArray[np.float64]
 
@@ -62,30 +63,35 @@ class RoundUtility(Objective):
         """
         return self.function(rates, job, slot_s)
 
-    def of_jobs(self, jobs: Sequence[Job], rates: Array, slot_s: float) -> Array:
-        """Return the utility of each of some jobs with one table at each rate.
+    def amounts(self, jobs: Sequence[Job]) -> Array:
+        """Return weight, work and work left of each job, shape (3, jobs)."""
+        return np.array(
+            [list(map(attrgetter(name), jobs)) for name in ("weight", "work", "work_left")]
+        )
+
+    def of_amounts(
+        self, amounts: Array, table: Sequence[Configuration], rates: Array, slot_s: float
+    ) -> Array:
+        """Return the utility of each of some jobs with one table at each rate, if it is by work.
 
         Parameters
         ----------
-        jobs
-            The jobs, one or more.
+        amounts
+            Weight, work and work left of each job, shape (3, jobs).
+        table
+            The configurations that they have.
         rates
             Rates, work units per second, 0 or more, shape (rates,).
         slot_s
-            Length of the slot, seconds, more than 0.
+            Length of the slot, seconds.
 
         Returns
         -------
         array
             Shape (jobs, rates).
         """
-        if not self.by_work:
-            return np.array([self.of_rates(job, rates, slot_s) for job in jobs], dtype=float)
-        weight, work, left = (
-            np.array([getattr(job, name) for job in jobs])[:, None]
-            for name in ("weight", "work", "work_left")
-        )
-        together = _Together(weight, work, left, jobs[0])
+        weight, work, left = amounts[:, :, None]
+        together = _Together(weight, work, left, table)
         return self.function(rates[None, :], cast("Job", together), slot_s)
 
     def evaluate(self, instance: Instance, solution: Solution) -> float:
@@ -107,19 +113,19 @@ class _Together:
     ----------
     weight, work, work_left
         As in `Job`, shape (jobs, 1).
-    one
-        One of them.
+    table
+        Their configurations.
     """
 
     weight: Array
     work: Array
     work_left: Array
-    one: Job
+    table: Sequence[Configuration]
 
     @property
     def min_rate(self) -> float:
         """Least useful rate of the table."""
-        return self.one.min_rate
+        return min(configuration.rate for configuration in self.table if configuration.rate)
 
 
 def checked_utility(utility: RoundUtility) -> RoundUtility:

@@ -16,10 +16,14 @@ from alloc.workload import Configuration, TaskGroup
 _FEW_GANGS, _FEW_HOSTS = 4, 64
 """Up to which every order of the gangs is tried: 24 of them, a millisecond each."""
 
+_Member = tuple[int, int, int, str]
+"""A task group of a gang: less its number of tasks, the gang, its position there, and its role."""
+
 
 def place_jointly(
     topology: Topology,
     requests: Sequence[tuple[Configuration, Sequence[TaskPlacement] | None]],
+    pool: HostPool | None = None,
 ) -> list[tuple[TaskPlacement, ...] | None]:
     """Place many gangs at once on the empty cluster.
 
@@ -34,13 +38,15 @@ def place_jointly(
         The cluster.
     requests
         For each gang, its configuration and the hosts to keep, or None.
+    pool
+        All free hosts, which know placements met before; None: new ones.
 
     Returns
     -------
     list
         For each gang, its placement, or None where the rules find no room.
     """
-    pool = HostPool(topology)
+    pool = pool or HostPool(topology)
     placed: list[tuple[TaskPlacement, ...] | None] = [None] * len(requests)
     waiting: list[int] = []
     for i, (configuration, keep) in enumerate(requests):
@@ -56,8 +62,10 @@ def place_jointly(
     tied = [i for i in waiting if id(requests[i][0]) in first]
     for i in sorted(tied, key=lambda i: requests[i][0].demand, reverse=True):
         placed[i] = pool.place(requests[i][0])
-    tied_set = set(tied)
-    free = [i for i in waiting if i not in tied_set]
+    free = waiting
+    if tied:
+        tied_set = set(tied)
+        free = [i for i in waiting if i not in tied_set]
     swept = _sweep(pool, [requests[i][0] for i in free])
     for i, tasks in zip(free, swept, strict=True):
         placed[i] = tasks
@@ -96,22 +104,32 @@ def _sweep(
     pool: HostPool, configurations: Sequence[Configuration]
 ) -> list[tuple[TaskPlacement, ...] | None]:
     """Place untied gangs, groups of equal demand in one sweep; gangs that miss go one by one."""
-    kinds: dict[tuple[tuple[int, ...], str | None], list[tuple[int, TaskGroup]]] = {}
-    for i, configuration in enumerate(configurations):
-        for group in configuration.tasks:
-            kinds.setdefault((group.demand, configuration.gpu_type), []).append((i, group))
+    of_one: dict[int, list[int]] = {}
+    for i, one in enumerate(map(id, configurations)):
+        own = of_one.get(one)
+        if own is None:
+            of_one[one] = [i]
+        else:
+            own.append(i)
+    # Of each demand, the groups of which gangs: the most tasks first, then the first gang.
+    kinds: dict[tuple[tuple[int, ...], str | None], list[_Member]] = {}
+    samples: dict[tuple[tuple[int, ...], str | None], TaskGroup] = {}
+    for same in of_one.values():
+        configuration = configurations[same[0]]
+        for g, group in enumerate(configuration.tasks):
+            key = (group.demand, configuration.gpu_type)
+            samples.setdefault(key, group)
+            kinds.setdefault(key, []).extend([(-group.count, i, g, group.role) for i in same])
     tasks: list[list[TaskPlacement]] = [[] for _ in configurations]
     missed: set[int] = set()
     # Typed groups first: they have fewer hosts to go to. Then the most demanding.
     for kind in sorted(kinds, key=lambda k: (k[1] is not None, k[0]), reverse=True):
-        members = kinds[kind]
-        missed |= _deal(pool, kind[1], members, tasks)
+        kinds[kind].sort()
+        missed |= _deal(pool, kind[1], samples[kind], kinds[kind], tasks)
     for i in missed:
         if tasks[i]:
             pool.release(configurations[i], tasks[i])
-    result: list[tuple[TaskPlacement, ...] | None] = [
-        None if i in missed else tuple(t) for i, t in enumerate(tasks)
-    ]
+    result: list[tuple[TaskPlacement, ...] | None] = list(map(tuple, tasks))
     for i in sorted(missed, key=lambda i: configurations[i].demand, reverse=True):
         result[i] = pool.place(configurations[i])
     return result
@@ -120,12 +138,12 @@ def _sweep(
 def _deal(
     pool: HostPool,
     gpu_type: str | None,
-    members: Sequence[tuple[int, TaskGroup]],
+    sample: TaskGroup,
+    members: Sequence[_Member],
     tasks: list[list[TaskPlacement]],
 ) -> set[int]:
     """Deal task groups of one demand out over the hosts in order; return the gangs that missed."""
-    wanted = sum(group.count for _, group in members)
-    sample = members[0][1]
+    wanted = -sum([member[0] for member in members])
     room = pool.room(dataclasses.replace(sample, count=wanted))
     if gpu_type is not None:
         room = np.where(pool.hosts_of_type(gpu_type), room, 0)
@@ -133,20 +151,27 @@ def _deal(
     order = np.lexsort((np.arange(len(room)), pool.free[:, 0]))
     order = order[room[order] > 0]
     missed: set[int] = set()
-    open_hosts, rooms = order.tolist(), room[order].tolist()
-    position = 0
-    for i, group in sorted(members, key=lambda member: member[1].count, reverse=True):
-        left, role, own = group.count, group.role, tasks[i]
-        while left and position < len(rooms):
-            here = rooms[position]
-            count = left if left < here else here
-            own.append(pool.task(open_hosts[position], role, count))
-            left -= count
-            rooms[position] = here - count
-            if here == count:
+    open_hosts, rooms, full = order.tolist(), room[order].tolist(), len(order)
+    known = pool.known_tasks
+    position, here = 0, rooms[0] if full else 0
+    for less, i, _, role in members:
+        left = -less
+        while left and position < full:
+            host = open_hosts[position]
+            if left < here:
+                count = left
+                here -= left
+            else:
+                count = here
                 position += 1
+                here = rooms[position] if position < full else 0
+            tasks[i].append(known.get((host, role, count, (), ())) or pool.task(host, role, count))
+            left -= count
         if left:
             missed.add(i)
-    taken = room[order] - np.array(rooms, dtype=np.int64)
+    taken = room[order]
+    taken[position + 1 :] = 0
+    if position < full:
+        taken[position] -= here
     pool.free[order] -= taken[:, None] * np.array(sample.demand, dtype=np.int64)
     return missed

@@ -45,6 +45,8 @@ class HostPool:
         For each host with shared GPUs, the GPU memory that tasks have asked for, MiB, by position.
     cut
         The GPUs that are cut into MIG instances.
+    known_tasks
+        The placements that `task` was asked for, by what it was asked for.
     """
 
     def __init__(self, topology: Topology) -> None:
@@ -56,7 +58,7 @@ class HostPool:
         self._cluster = topology.cluster_columns
         self._is_named = len(topology.resource_names) > _NUM_BASE
         self._type_mask: dict[str, npt.NDArray[np.bool_]] = {}
-        self._tasks: dict[tuple[object, ...], TaskPlacement] = {}
+        self.known_tasks: dict[tuple[object, ...], TaskPlacement] = {}
 
     def reset(self) -> None:
         """Free all hosts."""
@@ -305,10 +307,10 @@ class HostPool:
     ) -> TaskPlacement:
         """Return the placement of tasks; equal ones are one object, as there are so many."""
         key = (h, role, count, gpus, starts)
-        task = self._tasks.get(key)
+        task = self.known_tasks.get(key)
         if task is None:
             task = TaskPlacement(self.topology.hosts[h].id, role, count, gpus, starts)
-            self._tasks[key] = task
+            self.known_tasks[key] = task
         return task
 
     def room(self, group: TaskGroup) -> npt.NDArray[np.int64]:

@@ -10,6 +10,9 @@ from alloc.schedulers.srtf import work_of
 from alloc.schedulers.state import ClusterState, Decision, JobView, Knowledge
 from alloc.verification.time import TIME_TOLERANCE_S
 
+NO_DEADLINE = 1e300
+"""Rank of jobs without a deadline: before infinity, which is that of those that are lost."""
+
 
 class Edf(Policy):
     """Serve the job with the earliest deadline first; each takes all it can use in turn.
@@ -51,7 +54,7 @@ class Edf(Policy):
 
     def _rank(self, view: JobView) -> float:
         if view.deadline_s is None:
-            return 1e300  # before infinity: of those that are lost
+            return NO_DEADLINE
         return math.inf if self._is_lost(view) else view.deadline_s
 
     def _is_lost(self, view: JobView) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from alloc.errors import UnsupportedFeatureError
 from alloc.objectives import round_utility
@@ -13,7 +14,9 @@ from alloc.problems.allocation.solution import Assignment
 from alloc.schedulers.state import ClusterState, Decision, JobView, Knowledge
 from alloc.topology import HostType, Topology
 from alloc.units import MILLI, RESOURCES
-from alloc.workload import Job
+
+if TYPE_CHECKING:
+    from alloc.solving import RoundMemory
 
 
 class ExactRound:
@@ -41,12 +44,12 @@ class ExactRound:
 
     def __init__(self, utility: str = "progress") -> None:
         self._utility = round_utility(utility).name
-        self._jobs: dict[str, Job] = {}  # as they were in the last round
+        self._memory: RoundMemory | None = None  # made with the first round
         self.name = f"exact-{self._utility.replace('_', '-')}"
 
     def reset(self) -> None:
         """Forget everything; called before each simulation."""
-        self._jobs.clear()
+        self._memory = None
 
     def decide(self, state: ClusterState) -> Decision:
         """Return the decision at `state.now_s`.
@@ -61,7 +64,7 @@ class ExactRound:
                 f"scheduler {self.name} allocates in rounds, but the instance has no slots; "
                 "set slot_s."
             )
-        from alloc.solving import allocate_round
+        from alloc.solving import RoundMemory, allocate_round
 
         kept, quotas = _keep(state)
         topology = what_is_left(state.topology, state.pool) if kept else state.topology
@@ -72,28 +75,33 @@ class ExactRound:
         ]
         if not views:
             return Decision(assign=tuple(kept.values()))
+        if self._memory is None:
+            self._memory = RoundMemory()
         chosen, notes = allocate_round(
             topology,
             [_offered(view) for view in views],
             state.slot_s,
             self._utility,
             quotas,
-            state.pool,
-            known=self._jobs,
+            memory=self._memory,
         )
-        bound = {view.id: c for view in views if (c := view.bound_to) is not None}
-        return Decision(
-            assign=(
-                *kept.values(),
-                *(
+        if state.pool.open_gpus:
+            chosen = tuple([_around(assignment, state) for assignment in chosen])
+        bound = {
+            view.id: c
+            for view in views
+            if view.elasticity != "malleable" and (c := view.bound_to) is not None
+        }
+        if bound:
+            chosen = tuple(
+                [
                     dataclasses.replace(placed, configuration=bound[placed.job])
                     if placed.job in bound
                     else placed
-                    for placed in (_around(assignment, state) for assignment in chosen)
-                ),
-            ),
-            notes=dict(notes),
-        )
+                    for placed in chosen
+                ]
+            )
+        return Decision(assign=(*kept.values(), *chosen), notes=dict(notes))
 
 
 def _keep(state: ClusterState) -> tuple[dict[str, Assignment], Mapping[str, int]]:
@@ -149,8 +157,6 @@ def what_is_left(topology: Topology, pool: HostPool) -> Topology:
 def _around(assignment: Assignment, state: ClusterState) -> Assignment:
     """Return an assignment with the GPUs its tasks share counted without those already shared."""
     opened = state.pool.open_gpus
-    if not opened:
-        return assignment
     topology = state.topology
     tasks = []
     for task in assignment.tasks:
@@ -165,8 +171,7 @@ def _around(assignment: Assignment, state: ClusterState) -> Assignment:
 
 def _offered(view: JobView) -> JobView:
     """Return the view of a job with only the configuration it is bound to."""
-    bound = view.bound_to
-    if bound is None:
+    if view.elasticity == "malleable" or (bound := view.bound_to) is None:
         return view
     first = [
         None if a is None else dataclasses.replace(a, configuration=0)

@@ -46,16 +46,6 @@ class Fifo(Policy):
         self._skip = skip
         self._blocked: tuple[str, int, Topology] | None = None
 
-    @property
-    def skip(self) -> bool:
-        """Whether the next job is looked at when one does not fit."""
-        return self._skip
-
-    @property
-    def is_plain(self) -> bool:
-        """Whether it goes by the rules of this class alone, and nobody watches."""
-        return self._published is None and self.watch is None
-
     def reset(self) -> None:
         """Forget everything; called before each simulation."""
         super().reset()

@@ -52,6 +52,12 @@ class TaskLadder:
         """Demand of one worker and one PS together."""
         return tuple(w + u for w, u in zip(self.worker, self.server, strict=True))
 
+    @cached_property
+    def first_tasks(self) -> tuple[tuple[int, ...], ...]:
+        """Demands of the tasks of the smallest pair, workers first."""
+        workers, servers = self.first
+        return (self.worker,) * workers + (self.server,) * servers
+
     def next_pair(self, workers: int) -> int | None:
         """Return the next larger number of bundles in the table, or None at the top."""
         return _above(self.pairs, workers)

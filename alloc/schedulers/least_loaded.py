@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
 from alloc.problems.allocation.solution import TaskPlacement
+from alloc.schedulers.ladder import SERVER, WORKER
 from alloc.topology import Topology
 from alloc.units import RESOURCES
 
 Row = tuple[int, ...]
 
 _NUM_BASE = len(RESOURCES)
+_ROLES = (SERVER, WORKER)
 _STATES_A_HOST = 8
 """States remembered from one round to the next, for each host. Hosts pass through a few each, again
 and again, where tasks are alike; where no two are, they would fill the memory."""
@@ -72,10 +74,11 @@ class LeastLoaded:
         self._all: npt.NDArray[np.int64] = topology.capacity[:, :_NUM_BASE]
         self._capacity: list[Row] = [tuple(row) for row in self._all.tolist()]
         self._states: dict[tuple[Row, Row], HostState] = {}
-        self.placements: dict[tuple[int, int], TaskPlacement] = {}
-        """Placements given out before, by twice the host (plus 1 for workers) and their number."""
-        self.alone: list[TaskPlacement | None] = [None] * (2 * len(self._capacity))
-        """Those of single tasks."""
+        self._names = [host.id for host in topology.hosts]
+        # Placements met before, by twice the host (plus 1 for workers) and their number; and, of
+        # single tasks, by the first of these.
+        self._placements: dict[tuple[int, int], TaskPlacement] = {}
+        self._alone: list[TaskPlacement | None] = [None] * (2 * len(self._capacity))
         self._empty: list[HostState] = []
         # Hosts are ordered by the rank of their state plus their position, one number for both.
         self._first = 1 << len(self._capacity).bit_length()
@@ -200,6 +203,53 @@ class LeastLoaded:
             hosts.append(h)
         self._changed += hosts
         return hosts
+
+    def give_in_turn(self, demands: Sequence[Row]) -> list[int]:
+        """Take demands one after the other, until one misfits; return the hosts in order."""
+        # As `give_up_to`, for the few first tasks of each job.
+        heap, at, mask = self._heap, self._at, self._first - 1
+        hosts: list[int] = []
+        for demand in demands:
+            entry = heap[0]
+            h = entry & mask
+            state = at[h]
+            while state.rank + h != entry:
+                heapq.heappop(heap)
+                entry = heap[0]
+                h = entry & mask
+                state = at[h]
+            after = state.after.get(demand) or self._after(state, demand)
+            if after is None:
+                break
+            at[h] = after
+            heapq.heapreplace(heap, after.rank + h)
+            hosts.append(h)
+        self._changed += hosts
+        return hosts
+
+    def placed(
+        self, workers_on: Sequence[int], servers_on: Sequence[int]
+    ) -> tuple[TaskPlacement, ...]:
+        """Return tasks on hosts in the order of hosts and roles, "ps" before "worker"."""
+        if len(workers_on) == len(servers_on) == 1:
+            first, second = 2 * servers_on[0], 2 * workers_on[0] + 1
+            if second < first:
+                first, second = second, first
+            one = self._alone[first] or self._placement(first, 1)
+            return one, self._alone[second] or self._placement(second, 1)
+        counts: dict[int, int] = {}
+        for k in [*(2 * h for h in servers_on), *(2 * h + 1 for h in workers_on)]:
+            counts[k] = counts.get(k, 0) + 1
+        its, known = sorted(counts.items()), self._placements
+        return tuple([known.get(item) or self._placement(*item) for item in its])
+
+    def _placement(self, key: int, count: int) -> TaskPlacement:
+        """Return tasks on a host that were not met before, by their key."""
+        task = TaskPlacement(self._names[key // 2], _ROLES[key % 2], count)
+        self._placements[key, count] = task
+        if count == 1:
+            self._alone[key] = task
+        return task
 
     def _set(self, host: int, state: HostState) -> None:
         self._at[host] = state

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from alloc.schedulers.ladder import Ladder, ladder_of
 from alloc.schedulers.least_loaded import LeastLoaded
 from alloc.schedulers.state import JobView
 from alloc.topology import Topology
-from alloc.workload import Configuration
+from alloc.workload import NO_RULES, Configuration
 
 _Table = tuple[int, str, bool]
 
@@ -54,6 +56,22 @@ class Memory:
             if bound is None:
                 self._of_table[table] = (view.configurations, ladder)
         return ladder
+
+    def ladders(self, views: Sequence[JobView], topology: Topology) -> list[Ladder]:
+        """Return the ladders of jobs, each as `ladder` does."""
+        # Of malleable jobs without rules, by their tables alone.
+        known: dict[int, Ladder] = {}
+        found: list[Ladder] = []
+        for view in views:
+            if view.elasticity != "malleable" or view.placement is not NO_RULES:
+                found.append(self.ladder(view, topology))
+                continue
+            table = id(view.configurations)
+            ladder = known.get(table)
+            if ladder is None:
+                ladder = known[table] = self.ladder(view, topology)
+            found.append(ladder)
+        return found
 
     def fastest(self, table: tuple[Configuration, ...]) -> float:
         """Return the highest rate of a table, work units per second."""

@@ -17,7 +17,7 @@ from alloc.schedulers.state import JobView, Knowledge
 from alloc.workload import Configuration
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class _Step:
     """More tasks of a role, or one level more, and the rate that a job has then.
 
@@ -31,6 +31,8 @@ class _Step:
         What one of them asks for, and all.
     rate
         Work units per second.
+    then
+        Where it leads, once it was taken by some job.
     """
 
     role: str | None
@@ -38,6 +40,7 @@ class _Step:
     each: tuple[int, ...]
     demand: tuple[int, ...]
     rate: float
+    then: _Point | None = None
 
 
 class _Point:
@@ -51,12 +54,10 @@ class _Point:
         The steps, none at its top.
     """
 
-    __slots__ = ("rate", "steps", "then")
+    __slots__ = ("rate", "steps")
 
     def __init__(self, rate: float, steps: tuple[_Step, ...]) -> None:
         self.rate, self.steps = rate, steps
-        # Where each of the steps leads, once it was taken by some job.
-        self.then: dict[_Step, _Point] = {}
 
 
 class Optimus(Policy):
@@ -130,14 +131,12 @@ class Optimus(Policy):
                 return host is not None
             return round_.give_tasks(grant, (step.role or "",), step.each, step.tasks)
 
-        def after(grant: Grant, point: _Point, step: _Step) -> _Point:
+        def after(grant: Grant, step: _Step) -> _Point:
             """Return where a job is once it has taken a step."""
-            then = point.then.get(step)
-            if then is None:
-                then = _point_of(grant, known)
-                assert then is not None
-                point.then[step] = then
-            return then
+            if step.then is None:
+                step.then = _point_of(grant, known)
+                assert step.then is not None
+            return step.then
 
         def best(k: int) -> tuple[float, _Step] | None:
             view, point = competing[k], points[k]
@@ -145,6 +144,15 @@ class Optimus(Policy):
                 now, steps = _gang_steps(round_, round_.grant_of(view))
             else:
                 now, steps = point.rate, point.steps
+                if plain and now > 0:
+                    left = lefts[k]
+                    if left is None:
+                        left = lefts[k] = work_of(view)[1]
+                    if len(steps) == 2:
+                        servers, workers = steps
+                        gains = left / now - left / servers.rate, left / now - left / workers.rate
+                        # Of equals the PS.
+                        return (gains[1], workers) if gains[1] > gains[0] else (gains[0], servers)
             chosen, worth, left = None, -math.inf, lefts[k]
             if left is None and now > 0 and steps:
                 left = lefts[k] = work_of(view)[1]
@@ -172,28 +180,29 @@ class Optimus(Policy):
                     return outcome
             elif not give(grant, step):
                 return Outcome.MISFIT
-            points[k] = after(grant, point, step)
+            points[k] = after(grant, step)
             return Outcome.GRANTED
 
         heap: list[tuple[float, int, _Step]] = []
         later: list[int] = []
         starts: dict[int, _Point | None] = {}  # by ladder
-        for k, view in enumerate(competing):
-            grant = round_.grant_of(view)
-            ladder = id(grant.ladder)
-            if ladder not in starts:
-                starts[ladder] = _point_of(grant, known)
-            point = points[k] = starts[ladder]
-            if plain and point is not None:
+        is_quick = plain and not is_watched
+        ladders = self._memory.ladders(competing, round_.state.topology)
+        for k, (view, ladder) in enumerate(zip(competing, ladders, strict=True)):
+            if is_quick and isinstance(ladder, TaskLadder):
                 # Its first tasks, without a look at what they are worth.
-                while not point.rate and give(grant, step := point.steps[0]):
-                    point = point.then.get(step) or after(grant, point, step)
-                points[k] = point
-                if point.rate:
+                hosts = round_.hosts.give_in_turn(ladder.first_tasks)
+                workers = ladder.first[0]
+                round_.grants[view.id] = Grant(view, ladder, hosts[:workers], hosts[workers:])
+                if len(hosts) == len(ladder.first_tasks):
                     later.append(k)  # what a step is worth depends on the job alone
                 elif not self._skip:
                     return
                 continue
+            grant = round_.grant_of(view)
+            if id(ladder) not in starts:
+                starts[id(ladder)] = _point_of(grant, known)
+            points[k] = starts[id(ladder)]
             # Steps without limit come first, job after job.
             while (offer := best(k)) is not None and offer[0] == math.inf:
                 outcome = take(k, offer[1])
@@ -204,17 +213,42 @@ class Optimus(Policy):
                     break
             if offer is not None:
                 heap.append((-offer[0], k, offer[1]))
-        heap += [(-offer[0], k, offer[1]) for k in later if (offer := best(k)) is not None]
+        firsts: dict[int, _Point] = {}  # by ladder
+        for k in later:
+            grant = round_.grants[competing[k].id]
+            point = firsts.get(id(grant.ladder))
+            if point is None:
+                point = _point_of(grant, known)
+                assert point is not None
+                firsts[id(grant.ladder)] = point
+            points[k] = point
+            if (offer := best(k)) is not None:
+                heap.append((-offer[0], k, offer[1]))
         heapq.heapify(heap)
         while heap:
-            loss, k, step = heapq.heappop(heap)
+            loss, k, step = heap[0]  # it stays there until the job's next step is known
             if loss >= 0:
                 break
-            outcome = take(k, step)
-            if outcome is Outcome.MISFIT and not self._skip:
-                break
-            if outcome is Outcome.GRANTED and (offer := best(k)) is not None:
-                heapq.heappush(heap, (-offer[0], k, offer[1]))
+            if is_quick and step.tasks == 1 and step.role is not None:
+                host = round_.hosts.give(step.each)
+                if host is None:
+                    if not self._skip:
+                        break
+                    heapq.heappop(heap)
+                    continue
+                grant = round_.grants[competing[k].id]
+                (grant.workers_on if step.role == WORKER else grant.servers_on).append(host)
+                points[k] = step.then or after(grant, step)
+                offer = best(k)
+            else:
+                outcome = take(k, step)
+                if outcome is Outcome.MISFIT and not self._skip:
+                    break
+                offer = best(k) if outcome is Outcome.GRANTED else None
+            if offer is None:
+                heapq.heappop(heap)
+            else:
+                heapq.heapreplace(heap, (-offer[0], k, offer[1]))
 
     def _worth(self, gain: float, step: _Step, total: Sequence[int]) -> float:
         """Return the gain of a step, seconds, per dominant share if so wanted."""

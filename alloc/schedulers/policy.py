@@ -54,6 +54,16 @@ class Policy:
             self._published = published_rule(self.name, rules, max_tasks, departures)
         self.watch: Watch | None = None
 
+    @property
+    def skip(self) -> bool:
+        """Whether the next job is looked at when one does not fit."""
+        return self._skip
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it goes by the rules of its class alone, and nobody watches."""
+        return self._published is None and self.watch is None
+
     def reset(self) -> None:
         """Forget everything; called before each simulation."""
         self._memory.clear()

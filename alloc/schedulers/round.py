@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
+from operator import is_
 
 import numpy as np
 
@@ -11,7 +12,6 @@ from alloc.packing import HostPool
 from alloc.problems.allocation.solution import Assignment, TaskPlacement
 from alloc.schedulers.grant import BUNDLE, Grant, Outcome
 from alloc.schedulers.ladder import (
-    SERVER,
     WORKER,
     GangLadder,
     Ladder,
@@ -27,7 +27,6 @@ from alloc.workload import Configuration
 Watch = Callable[[str, str], None]
 """Told of each task that is given out, as it is: job id and role."""
 
-_ROLES = (SERVER, WORKER)
 Tasks = tuple[TaskPlacement, ...]
 
 
@@ -315,12 +314,19 @@ class Round:
             if isinstance(ladder, TaskLadder):
                 workers_on, servers_on = grant.workers_on, grant.servers_on
                 reached = ladder.index.get((len(workers_on), len(servers_on)))
-                if reached is not None:
-                    tasks = self._placements(workers_on, servers_on)
-                    now = grant.view.current
-                    if now is None or now.configuration != reached or now.tasks != tasks:
-                        now = Assignment(job_id, reached, tasks)
-                    wanted[job_id] = now
+                if reached is None:
+                    continue
+                tasks = self.hosts.placed(workers_on, servers_on)
+                now = grant.view.current
+                # Placements that are the same are one object, as a rule.
+                if (
+                    now is None
+                    or now.configuration != reached
+                    or len(now.tasks) != len(tasks)
+                    or not all(map(is_, now.tasks, tasks))
+                ):
+                    now = Assignment(job_id, reached, tasks)
+                wanted[job_id] = now
             elif grant.configuration is not None:
                 wanted[job_id] = Assignment(job_id, grant.configuration, grant.tasks)
                 all_stay = False
@@ -377,29 +383,6 @@ class Round:
             and current.configuration == assignment.configuration
             and set(current.tasks) != set(assignment.tasks)
         )
-
-    def _placements(self, workers_on: list[int], servers_on: list[int]) -> Tasks:
-        """Return tasks on hosts in the order of hosts and roles, "ps" before "worker"."""
-        hosts = self.hosts
-        if len(workers_on) == len(servers_on) == 1:
-            first, second = 2 * servers_on[0], 2 * workers_on[0] + 1
-            if second < first:
-                first, second = second, first
-            one = hosts.alone[first] or self._placement(first, 1)
-            return one, hosts.alone[second] or self._placement(second, 1)
-        counts: dict[int, int] = {}
-        for k in [*(2 * h for h in servers_on), *(2 * h + 1 for h in workers_on)]:
-            counts[k] = counts.get(k, 0) + 1
-        its, known = sorted(counts.items()), hosts.placements
-        return tuple([known.get(item) or self._placement(*item) for item in its])
-
-    def _placement(self, key: int, count: int) -> TaskPlacement:
-        """Return tasks on a host that were not met before; the key is as in `LeastLoaded`."""
-        task = self._pool.task(key // 2, _ROLES[key % 2], count)
-        self.hosts.placements[key, count] = task
-        if count == 1:
-            self.hosts.alone[key] = task
-        return task
 
     # Tasks, one by one.
 

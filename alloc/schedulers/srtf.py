@@ -49,6 +49,11 @@ class Srtf(Policy):
         self._by = by
         self._skip = skip
 
+    @property
+    def by(self) -> str:
+        """What is compared."""
+        return self._by
+
     def _rank(self, view: JobView) -> float:
         if self._by == "fraction":
             return remaining_fraction(view)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+import sys
+from collections.abc import Collection, Mapping, Sequence
+from typing import cast
 
 import numpy as np
 import numpy.typing as npt
@@ -40,6 +42,41 @@ class _Ranking:
             if open_[k] and k not in tried:
                 return k
         return None
+
+
+class _Filling:
+    """How a host was filled.
+
+    Attributes
+    ----------
+    granted
+        The jobs that were given bundles, and how many.
+    looked_at
+        The jobs that were looked at, also in vain.
+    then
+        The state of the host in the end.
+    """
+
+    __slots__ = ("granted", "looked_at", "then")
+
+    def __init__(self, then: HostState) -> None:
+        self.granted: dict[int, int] = {}
+        self.looked_at: list[int] = []
+        self.then = then
+
+    def repeats(
+        self, open_: bytearray, given: Mapping[int, list[int]], ladders: Sequence[TaskLadder]
+    ) -> int:
+        """Return how many hosts more are filled like this: jobs that are open stay open."""
+        if not all([open_[k] for k in self.looked_at]):
+            return 0
+        return min(
+            [
+                (ladders[k].pairs[-1] - 1 - len(given[k])) // count
+                for k, count in self.granted.items()
+            ],
+            default=sys.maxsize,
+        )
 
 
 class Tetris(Policy):
@@ -96,22 +133,16 @@ class Tetris(Policy):
         self._skip = skip
 
     def _allot(self, round_: Round, competing: Sequence[JobView]) -> None:
-        ladders = [round_.ladder_of(view) for view in competing]
-        by_task = [
-            (view, ladder)
-            for view, ladder in zip(competing, ladders, strict=True)
-            if isinstance(ladder, TaskLadder)
-        ]
+        ladders = self._memory.ladders(competing, round_.state.topology)
+        by_task, gangs = [*zip(competing, ladders, strict=True)], []
+        if {*map(type, ladders)} - {TaskLadder}:
+            gangs = [view for view, ladder in by_task if not isinstance(ladder, TaskLadder)]
+            by_task = [one for one in by_task if isinstance(one[1], TaskLadder)]
         if len(by_task) < len(competing) or round_.state.quotas or round_.is_watched:
             for view in competing:  # those who get nothing count for the order of all
                 round_.grant_of(view)
         if by_task:
-            self._fill_hosts(round_, by_task)
-        gangs = [
-            view
-            for view, ladder in zip(competing, ladders, strict=True)
-            if not isinstance(ladder, TaskLadder)
-        ]
+            self._fill_hosts(round_, cast("list[tuple[JobView, TaskLadder]]", by_task))
         if gangs:
             self._fill_cluster(round_, gangs)
 
@@ -120,8 +151,8 @@ class Tetris(Policy):
         capacity = np.maximum(round_.state.topology.capacity, 1)
         views, ladders = [view for view, _ in jobs], [ladder for _, ladder in jobs]
         hosts, quotas = round_.hosts, round_.state.quotas
-        bundles = _rows([ladder.bundle for ladder in ladders])
-        fractions = np.array([remaining_fraction(view) for view in views])
+        bundles = _bundles(ladders)
+        fractions = _fractions(views)
         open_ = bytearray(round_.allows_bundle(view) if quotas else True for view in views)
         num_open = sum(open_)
         # Of jobs that were given something, the hosts of their bundles one by one.
@@ -129,9 +160,28 @@ class Tetris(Policy):
         others = round_.pool.free  # what is free of resources that no bundle asks for
         # Scores depend on the host's state alone. Where one comes a second time, jobs are ranked.
         rankings: dict[HostState, _Ranking | None] = {}
-        for h in range(len(capacity)):
-            tried: set[int] = set()
+        # How the last host in a state was filled: so are the next, until a job comes to its top.
+        fillings: dict[HostState, _Filling] = {}
+        is_plain = not quotas and not round_.is_watched
+        position, num_hosts = -1, len(capacity)
+        while (position := position + 1) < num_hosts:
+            h = position
             before = state = hosts.state(h)
+            if before in fillings:
+                filling = fillings[before]
+                limit = min(num_hosts, h + filling.repeats(open_, given, ladders))
+                while position < limit and hosts.state(position) is before:
+                    position += 1
+                if position > h:
+                    for job, count in filling.granted.items():
+                        given[job] += [host for host in range(h, position) for _ in range(count)]
+                    if filling.granted:
+                        for host in range(h, position):
+                            hosts.enter(host, filling.then)
+                    position -= 1
+                    continue
+            tried: set[int] = set()
+            filling = _Filling(state)
             while num_open:
                 ranking = rankings.get(state)
                 if ranking is not None:
@@ -154,6 +204,7 @@ class Tetris(Policy):
                     k = int(scores.argmax()) if able.any() else None
                 if k is None:
                     break
+                filling.looked_at.append(k)
                 if quotas:
                     if round_.give_on(views[k], h):  # the others of its tenant may now be over
                         before = state = hosts.state(h)
@@ -164,6 +215,7 @@ class Tetris(Policy):
                     state = after
                     its = given.setdefault(k, [])
                     its.append(h)
+                    filling.granted[k] = filling.granted.get(k, 0) + 1
                     if round_.is_watched:
                         round_.enter(round_.grant_of(views[k]), (h,), BUNDLE)
                     if len(its) >= ladders[k].pairs[-1]:
@@ -173,6 +225,9 @@ class Tetris(Policy):
                 if not self._skip:
                     break
                 tried.add(k)
+            if is_plain:
+                filling.then = state
+                fillings[before] = filling
             if state is not before:
                 hosts.enter(h, state)
         for k in () if round_.is_watched else sorted(given):
@@ -182,7 +237,7 @@ class Tetris(Policy):
     def _fill_cluster(self, round_: Round, views: Sequence[JobView]) -> None:
         """Give gangs, against the free fractions of the whole cluster."""
         capacity = np.maximum(round_.state.topology.totals, 1)
-        fractions = np.array([remaining_fraction(view) for view in views])
+        fractions = _fractions(views)
         open_ = np.ones(len(views), dtype=bool)
         while open_.any():
             steps = np.array([round_.next_demand(view) for view in views], dtype=float)
@@ -210,7 +265,19 @@ class Tetris(Policy):
         return np.asarray(alignment + self._sign * weight * remaining)
 
 
-def _rows(bundles: Sequence[tuple[int, ...]]) -> Array:
-    """Return demands as an array; those of jobs of one kind are turned into numbers once."""
-    known = {bundle: i for i, bundle in enumerate(dict.fromkeys(bundles))}
-    return np.array([*known], dtype=float)[[known[bundle] for bundle in bundles]]
+def _fractions(views: Sequence[JobView]) -> Array:
+    """Return the remaining fractions of the work of jobs, as known."""
+    work, left = ([getattr(view, name) for view in views] for name in ("work", "work_left"))
+    if None in work or None in left:
+        return np.array([remaining_fraction(view) for view in views])  # which says what is missing
+    fractions: Array = np.array(left) / np.array(work)
+    return fractions
+
+
+def _bundles(ladders: Sequence[TaskLadder]) -> Array:
+    """Return the bundles of jobs as an array; a ladder that many share is looked at once."""
+    position: dict[int, int] = {}
+    rows = [position.setdefault(id(ladder), len(position)) for ladder in ladders]
+    own = {id(ladder): ladder for ladder in ladders}
+    bundles: Array = np.array([own[key].bundle for key in position], dtype=float)
+    return bundles[rows]

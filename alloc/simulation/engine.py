@@ -138,6 +138,11 @@ class Engine:
         timed = instance.slot_s is not None or self._forecast.speeds_vary
         return self._staged is None and not special and not timed
 
+    @property
+    def shows_work(self) -> bool:
+        """Whether the scheduler sees the work of all jobs as it is."""
+        return self._forecast.shows_work
+
     def take_arrivals(self) -> list[int]:
         """Return the positions of all jobs, the next to arrive last, and leave none to arrive."""
         taken, self._arrivals = self._arrivals, []

@@ -101,6 +101,11 @@ class Forecast:
                 require_positive(seen, f'job "{job_id}"', "seen_work")
                 self.work_error = max(self.work_error, abs(seen / work - 1.0))
 
+    @property
+    def shows_work(self) -> bool:
+        """Whether the work of all jobs is seen as it is."""
+        return self.knowledge != "none" and not self.work_error
+
     def live_job(self, position: int, job: Job, running: Assignment | None) -> LiveJob:
         """Return the live job for the instance's job at a position."""
         work = None if self.knowledge == "none" else job.work * float(self._factors[position])

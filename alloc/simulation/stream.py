@@ -1,10 +1,11 @@
-"""Streams of plain gangs: first come, first served, in one loop over arrivals and completions.
+"""Streams of plain gangs: one loop over arrivals and completions.
 
-`alloc.simulation.continuous` with `alloc.schedulers.fifo` says what happens; on what this loop
-takes, it comes to the same decisions, hosts and times, to the last digit. It only leaves out what
-cannot matter there: nobody is paused or moved, so a job starts once, and its end is known when it
-starts. The hosts that it chooses have room, as `alloc.packing.host_classes` knows what is free; the
-checker looks at the whole schedule in the end, as it does after any simulation.
+Jobs are served as they come (`alloc.schedulers.fifo`), or by a rank that is known when they come
+(`alloc.simulation.waiting`). `alloc.simulation.continuous` with the scheduler says what happens; on
+what this loop takes, it comes to the same decisions, hosts and times, to the last digit. It only
+leaves out what cannot matter there: nobody is paused or moved, so a job starts once, and its end is
+known when it starts. The hosts that it chooses have room, as `alloc.packing.host_classes` knows
+what is free; the checker looks at the whole schedule in the end, as it does after any simulation.
 """
 
 from __future__ import annotations
@@ -24,10 +25,14 @@ from alloc.problems.allocation.instance import Instance
 from alloc.problems.allocation.job_columns import ELASTICITIES
 from alloc.problems.allocation.solution import Run, RunTable
 from alloc.progress import WORK_TOLERANCE, follow
+from alloc.schedulers.edf import Edf
 from alloc.schedulers.fifo import Fifo
 from alloc.schedulers.ladder import TaskLadder, ladder_of
+from alloc.schedulers.policy import Policy
+from alloc.schedulers.srtf import Srtf
 from alloc.schedulers.state import JobView, Scheduler
 from alloc.simulation.engine import Engine
+from alloc.simulation.waiting import ByRank, by_rank
 from alloc.units import RESOURCES
 from alloc.workload import Job
 
@@ -47,17 +52,24 @@ class Stream:
     ----------
     engine
         Before its first event; it gets the record.
-    skip
-        Whether the next job is looked at when one does not fit.
     hosts
         The hosts, empty.
     ways
         For each job the ways to run it, one of which fits the empty cluster.
+    ranked
+        Where jobs wait if the next is looked at when one does not fit, none at first; None: they
+        are served as they come, and nobody overtakes.
     """
 
-    def __init__(self, engine: Engine, skip: bool, hosts: HostClasses, ways: list[_Ways]) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        hosts: HostClasses,
+        ways: list[_Ways],
+        ranked: ByRank | None = None,
+    ) -> None:
         self._engine = engine
-        self._skip = skip
+        self._ranked = ranked
         self._hosts = hosts
         self._ways = ways
         # Of jobs that have started: where their tasks are, their configurations, start and end of
@@ -94,7 +106,7 @@ class Stream:
     def _loop(self) -> float:
         """Run event by event; return when it is over, infinite if all jobs are complete."""
         # One function with names of its own: each look at an attribute would cost a hundredth.
-        engine, hosts, ways_of, skip = self._engine, self._hosts, self._ways, self._skip
+        engine, hosts, ways_of, ranked = self._engine, self._hosts, self._ways, self._ranked
         place, release, clock = hosts.place, hosts.release, time.perf_counter
         progress, num_jobs, max_time_s = engine.progress, len(ways_of), engine.max_time_s
         pop, push, took = heapq.heappop, heapq.heappush, engine.decision_s.append
@@ -110,8 +122,8 @@ class Stream:
         # The end of the run of each job that runs, and its position; and one that never ends.
         running: list[tuple[float, int, Gang]] = [(math.inf, num_jobs, (0, ()))]
         waiting: deque[int] = deque()
-        # Ways that were tried, and did not fit, since anything was given back; where nobody is
-        # passed over, since as many GPUs are free as the first needs, milli-GPU.
+        # Ways that were tried, and did not fit, since as many GPUs were given back as the smallest
+        # of them needs, milli-GPU.
         misfits: set[int] = set()
         needed_gpu, num_complete = 0, engine.num_complete
         try:
@@ -128,33 +140,37 @@ class Stream:
                         progress(num_complete, num_jobs)
                     if misfits and hosts.free_gpu >= needed_gpu:
                         misfits.clear()
-                num_tried = len(waiting)
                 while next_arrival_s <= now_s:
-                    waiting.append(order[num_arrived])
+                    if ranked is None:
+                        waiting.append(order[num_arrived])
+                    else:
+                        j = order[num_arrived]
+                        ranked.add(id(ways_of[j]), j)
                     num_arrived += 1
                     next_arrival_s = arrival_s[num_arrived]
                 engine.end_s = now_s
-                if not waiting:
+                if not waiting and not ranked:
                     if len(running) > 1:
                         took(0.0)  # nobody waits
                     continue
-                if misfits and not skip:
+                if misfits and ranked is None:
                     took(0.0)  # the first still waits for GPUs
                     continue
                 began = clock()
-                num_left = len(waiting)
-                if misfits:  # who did not fit does not fit until something is given back
-                    waiting.rotate(-num_tried)
-                    num_left -= num_tried
-                while num_left:
-                    j = waiting.popleft()
-                    num_left -= 1
+                while True:
+                    if ranked is not None:
+                        j = ranked.first(misfits, now_s)
+                        if j < 0:
+                            break
+                    elif waiting:
+                        j = waiting[0]
+                    else:
+                        break
                     ways, placed = ways_of[j], None
-                    if not misfits or id(ways) not in misfits:
-                        for way in ways:
-                            placed = place(way[2])
-                            if placed is not None:
-                                break
+                    for way in ways:
+                        placed = place(way[2])
+                        if placed is not None:
+                            break
                     if placed is not None:
                         c, rate, gang = way
                         # As `LiveJob.finish_s`, term by term.
@@ -166,14 +182,16 @@ class Stream:
                         configuration_of[j], start_s[j], run_end_s[j] = c, now_s, end_s
                         placed_of[j] = placed
                         push(running, (end_s, j, gang))
+                        if ranked is None:
+                            waiting.popleft()
+                        else:
+                            ranked.take()
                         continue
+                    least_gpu = min([gang[0] for _, _, gang in ways])
+                    needed_gpu = min(needed_gpu, least_gpu) if misfits else least_gpu
                     misfits.add(id(ways))
-                    if skip:
-                        waiting.append(j)
-                        continue
-                    waiting.appendleft(j)
-                    needed_gpu = min([gang[0] for _, _, gang in ways])
-                    break
+                    if ranked is None:
+                        break
                 took(clock() - began)
         finally:
             engine.num_complete = num_complete
@@ -228,15 +246,21 @@ def stream_of(engine: Engine, policy: Scheduler) -> Stream | None:
         Who decides.
     """
     instance = engine.instance
-    if type(policy) is not Fifo or not policy.is_plain or not engine.is_plain:
+    if type(policy) not in (Fifo, Srtf, Edf) or not engine.is_plain:
         return None
-    if len(instance.resource_names) > len(RESOURCES):
+    assert isinstance(policy, Policy)
+    if not policy.is_plain or len(instance.resource_names) > len(RESOURCES):
         return None
     columns = instance.job_columns
     if not columns.has_no_rules.all():
         return None
     if (columns.work_left < _LEAST_LEFT * columns.work).any():
         return None
+    waiting = None
+    if type(policy) is not Fifo or policy.skip:
+        waiting = by_rank(policy, instance, engine.shows_work)
+        if waiting is None:
+            return None
     hosts = HostClasses(instance.topology)
     # Jobs of one kind share what they may run as, which is looked at once.
     kinds = columns.table * len(ELASTICITIES) + columns.elasticity
@@ -246,7 +270,8 @@ def stream_of(engine: Engine, policy: Scheduler) -> Stream | None:
         if own is None:
             return None
         known[int(kind)] = own
-    return Stream(engine, policy.skip, hosts, list(map(known.__getitem__, kinds.tolist())))
+    ways = list(map(known.__getitem__, kinds.tolist()))
+    return Stream(engine, hosts, ways, waiting)
 
 
 _LEAST_LEFT = 1e-6

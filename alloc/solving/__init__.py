@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 from alloc.solving.solver import solve as solve
 
 if TYPE_CHECKING:
+    from alloc.solving.round.online import RoundMemory as RoundMemory
     from alloc.solving.round.online import allocate_round as allocate_round
 
 
 def __getattr__(name: str) -> Any:
     """Load the method of rounds when it is asked for: other families need none of it."""
-    if name != "allocate_round":
+    if name not in ("RoundMemory", "allocate_round"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from alloc.solving.round.online import allocate_round
+    from alloc.solving.round import online
 
-    globals()[name] = allocate_round
-    return allocate_round
+    return globals().setdefault(name, getattr(online, name))

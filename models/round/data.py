@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from operator import attrgetter
+from typing import cast
 
 import numpy as np
 import numpy.typing as npt
@@ -26,8 +27,9 @@ from alloc.models.capacity import (
 )
 from alloc.models.host_conflicts import Conflict, Hosts, Row, conflict_rows, kind_of, with_new
 from alloc.objectives import RoundUtility, require_slot, round_utility
-from alloc.packing import Undecided, place_jointly, place_together
+from alloc.packing import HostPool, Undecided, place_jointly, place_together
 from alloc.problems.allocation.instance import Instance
+from alloc.problems.allocation.job_view import JobView
 from alloc.problems.allocation.solution import Allocation, Assignment
 from alloc.topology import Topology
 from alloc.workload import Configuration, Job
@@ -35,6 +37,7 @@ from alloc.workload import Configuration, Job
 Array = npt.NDArray[np.float64]
 Index = npt.NDArray[np.int64]
 Burdens = tuple[Array, Index, UseOrder]
+TableKey = tuple[int, str | None]
 _RATE = attrgetter("rate")
 
 
@@ -64,10 +67,12 @@ class RoundData:
         The capacity rows.
     conflicts
         What the hosts do not hold together, as far as it is known.
+    fronts
+        What it was laid out from, for a round with the same tables; None: it was not kept.
     """
 
     topology: Topology
-    jobs: tuple[Job, ...]
+    jobs: tuple[Job | JobView, ...]
     members: tuple[tuple[int, ...], ...]
     count: Index
     first: Index
@@ -76,6 +81,7 @@ class RoundData:
     use: Array
     rows: CapacityRows
     conflicts: tuple[Conflict, ...] = ()
+    fronts: Fronts | None = None
 
     @property
     def num_classes(self) -> int:
@@ -113,8 +119,7 @@ class RoundData:
 
     def conflict(self, x: Array) -> Conflict | None:
         """Return a conflict on hosts in a solution x, None if it stands or that is not known."""
-        gangs = [self.jobs[j].configurations[c] for j, c in self.choose(x)]
-        return Hosts(self.topology).conflict(gangs)
+        return Hosts(self.topology).conflict(self._gangs(self.choose(x)))
 
     def allocation(self, x: Array, *, exact: bool = False) -> Allocation:
         """Put a solution x on hosts; jobs that find no room stay unplaced with the reason.
@@ -127,7 +132,7 @@ class RoundData:
             Whether to search for hosts for all where the greedy rules leave some without.
         """
         chosen = self.choose(x)
-        gangs = [self.jobs[j].configurations[c] for j, c in chosen]
+        gangs = self._gangs(chosen)
         placed = place_jointly(self.topology, [(gang, None) for gang in gangs])
         if exact and None in placed:
             with suppress(Undecided):
@@ -145,6 +150,31 @@ class RoundData:
             if j not in running:
                 unplaced[job.id] = "other jobs gain more from the capacity in this slot"
         return Allocation(tuple(assignments), unplaced)
+
+    def assignments(self, x: Array, pool: HostPool) -> tuple[Assignment, ...]:
+        """Put a solution x on hosts by the greedy rules; jobs that find no room are left out.
+
+        Parameters
+        ----------
+        x
+            The solution, shape (N,).
+        pool
+            All hosts of the cluster, free.
+        """
+        chosen, jobs = self.choose(x), self.jobs
+        requests = [(gang, None) for gang in self._gangs(chosen)]
+        placed = place_jointly(self.topology, requests, pool)
+        return tuple(
+            [
+                Assignment(jobs[j].id, c, tasks)
+                for (j, c), tasks in zip(chosen, placed, strict=True)
+                if tasks is not None
+            ]
+        )
+
+    def _gangs(self, chosen: Sequence[tuple[int, int]]) -> list[Configuration]:
+        jobs = self.jobs
+        return [jobs[j].configurations[c] for j, c in chosen]
 
     def values(self, allocation: Allocation) -> Array:
         """Return x for an allocation; configurations that are not columns count for nothing."""
@@ -234,65 +264,178 @@ def _burdens(
     return use, fitting, order
 
 
+@dataclass(frozen=True, eq=False)
+class Fronts:
+    """The configurations of some tables that are worth a column, and what these use.
+
+    Parameters
+    ----------
+    topology
+        The cluster.
+    quotas
+        GPU quota of each tenant, milli-GPU.
+    rows
+        The capacity rows.
+    tables
+        The tables by identity and by the tenant whose quota their use counts against, or None.
+    columns
+        For each of them, undominated configurations, their use of the rows, and their rates.
+    options
+        Whether hosts count, and whether dominated configurations stay.
+    """
+
+    topology: Topology
+    quotas: Mapping[str, int]
+    rows: CapacityRows
+    tables: dict[TableKey, tuple[Configuration, ...]]
+    columns: dict[TableKey, tuple[Index, Array, Array]]
+    options: tuple[bool, bool]
+
+    def are_of(
+        self,
+        topology: Topology,
+        quotas: Mapping[str, int],
+        tables: dict[TableKey, tuple[Configuration, ...]],
+        options: tuple[bool, bool],
+    ) -> bool:
+        """Return whether they are those of some tables on a cluster."""
+        # These tables are kept, so an identity found among them is that of the very same table.
+        same = self.topology is topology and self.options == options
+        return same and self.tables.keys() == tables.keys() and self.quotas == quotas
+
+
+def _fronts(
+    topology: Topology,
+    quotas: Mapping[str, int],
+    tables: dict[TableKey, tuple[Configuration, ...]],
+    options: tuple[bool, bool],
+) -> Fronts:
+    """Prune the configurations of some tables."""
+    on_hosts, keep_all = options
+    # Tables that differ in nothing but their rates are pruned together.
+    alike: dict[tuple[Hashable, str | None], dict[int, tuple[Configuration, ...]]] = {}
+    for (key, owner), table in tables.items():
+        alike.setdefault((shape_of(table), owner), {})[key] = table
+    ones = [next(iter(own.values())) for own in alike.values()]
+    rows = capacity_rows(topology, ones, quotas)
+    columns: dict[TableKey, tuple[Index, Array, Array]] = {}
+    for one, ((_, owner), own) in zip(ones, alike.items(), strict=True):
+        use, fitting, order = _burdens(topology, rows, one, owner, on_hosts)
+        rates = np.array(
+            [np.fromiter(map(_RATE, table), float, len(table)) for table in own.values()]
+        )[:, fitting]
+        useful = rates > 0 if keep_all else pareto_fronts(order, rates)
+        for key, rate, kept in zip(own, rates, useful, strict=True):
+            front = fitting[kept]
+            columns[key, owner] = (front, use[front], rate[kept])
+    return Fronts(topology, dict(quotas), rows, tables, columns, options)
+
+
 def make_round_data(
     topology: Topology,
-    jobs: Sequence[Job],
+    jobs: Sequence[Job | JobView],
     slot_s: float,
     utility: RoundUtility,
     quotas: Mapping[str, int],
     conflicts: tuple[Conflict, ...] = (),
     keep_all: bool = False,
+    *,
+    amounts: Array | None = None,
+    fronts: Fronts | None = None,
 ) -> RoundData:
     """Merge equal jobs, drop dominated configurations, and lay out the columns.
 
     With conflicts, a configuration is dominated only by one that stands wherever it does. Where all
     are kept, dominated ones stay: a constraint of one's own may forbid what dominates them.
+
+    Parameters
+    ----------
+    topology
+        The cluster.
+    jobs
+        The jobs; views only with their amounts.
+    slot_s
+        Length of the slot, seconds.
+    utility
+        Values a configuration of a job.
+    quotas
+        GPU quota of each tenant, milli-GPU.
+    conflicts
+        What the hosts do not hold together, as far as it is known.
+    keep_all
+        Whether dominated configurations stay.
+    amounts
+        For a utility by work, weight, work and work left of each job, shape (3, J); None: as the
+        jobs say.
+    fronts
+        Those of another round, which are taken over where tables and cluster are the same.
     """
-    owners = [job.tenant if job.tenant in quotas else None for job in jobs]
-    own = {
-        (id(job.configurations), owner): job.configurations
-        for job, owner in zip(jobs, owners, strict=True)
-    }
-    # Tables that differ in nothing but their rates are pruned together.
-    alike: dict[tuple[Hashable, str | None], dict[int, tuple[Configuration, ...]]] = {}
-    for (key, owner), table in own.items():
-        alike.setdefault((shape_of(table), owner), {})[key] = table
-    ones = [next(iter(tables.values())) for tables in alike.values()]
-    rows = capacity_rows(topology, ones, quotas)
-    fronts: dict[tuple[int, str | None], tuple[Index, Array, Array]] = {}
-    for one, ((_, owner), tables) in zip(ones, alike.items(), strict=True):
-        use, fitting, order = _burdens(topology, rows, one, owner, bool(conflicts))
-        rates = np.array(
-            [np.fromiter(map(_RATE, table), float, len(table)) for table in tables.values()]
-        )[:, fitting]
-        useful = rates > 0 if keep_all else pareto_fronts(order, rates)
-        for key, rate, kept in zip(tables, rates, useful, strict=True):
-            front = fitting[kept]
-            fronts[key, owner] = (front, use[front], rate[kept])
-    classes: dict[tuple[int, str | None, bytes], list[int]] = {}
-    of_table: dict[tuple[int, str | None], list[int]] = {}
-    for j, (job, owner) in enumerate(zip(jobs, owners, strict=True)):
-        of_table.setdefault((id(job.configurations), owner), []).append(j)
-    values: list[bytes] = [b""] * len(jobs)
-    for of, own_jobs in of_table.items():
-        found = utility.of_jobs([jobs[j] for j in own_jobs], fronts[of][2], slot_s)
-        raw, width = found.tobytes(), found.itemsize * found.shape[1]
-        for i, j in enumerate(own_jobs):
-            values[j] = raw[i * width : (i + 1) * width]
-    for j, (job, owner) in enumerate(zip(jobs, owners, strict=True)):
-        # Jobs that gain the same from the same configurations are one class.
-        classes.setdefault((id(job.configurations), owner, values[j]), []).append(j)
-    parts = [(fronts[which[:2]], np.frombuffer(which[2])) for which in classes]
+    keys: list[TableKey]
+    if quotas:
+        owners = [job.tenant if job.tenant in quotas else None for job in jobs]
+        keys = [(id(job.configurations), owner) for job, owner in zip(jobs, owners, strict=True)]
+    else:
+        keys = [(id(job.configurations), None) for job in jobs]
+    tables: dict[TableKey, tuple[Configuration, ...]] = {}
+    of_table: dict[TableKey, list[int]] = {}
+    for j, key in enumerate(keys):
+        own = of_table.get(key)
+        if own is None:
+            own, tables[key] = of_table.setdefault(key, []), jobs[j].configurations
+        own.append(j)
+    options = (bool(conflicts), keep_all)
+    if fronts is None or not fronts.are_of(topology, quotas, tables, options):
+        fronts = _fronts(topology, quotas, tables, options)
+    if amounts is None and utility.by_work:
+        amounts = utility.amounts(cast("Sequence[Job]", jobs))
+    # Jobs that gain the same from the same configurations are one class, which goes by its first
+    # job. Where each table's configurations stand, and the utilities of each class.
+    leader = np.zeros(len(jobs), dtype=np.int64)
+    width, front_at, value_at = leader.copy(), leader.copy(), leader.copy()
+    values: list[Array] = []
+    num_columns = num_values = 0
+    for key, own in of_table.items():
+        front, _, rate = fronts.columns[key]
+        if amounts is None:
+            some = [cast("Job", jobs[j]) for j in own]
+            found = np.array([utility.of_rates(job, rate, slot_s) for job in some], dtype=float)
+        else:
+            found = utility.of_amounts(amounts[:, own], tables[key], rate, slot_s)
+        raw, size = found.tobytes(), found.itemsize * found.shape[1]
+        known: dict[bytes, int] = {}
+        leader[own] = [
+            known.setdefault(raw[k * size : (k + 1) * size], j) for k, j in enumerate(own)
+        ]
+        width[own] = len(front)
+        front_at[own] = num_columns
+        value_at[own] = num_values + len(front) * np.arange(len(own))
+        values.append(found.ravel())
+        num_columns += len(front)
+        num_values += found.size
+    order = np.argsort(leader, kind="stable")
+    first_of, count = np.unique(leader, return_counts=True)
+    end = np.cumsum(count)
+    if len(first_of) == len(jobs):
+        members = tuple(zip(order.tolist(), strict=True))
+    else:
+        sorted_, ends = order.tolist(), end.tolist()
+        members = tuple(tuple(sorted_[a:b]) for a, b in zip([0, *ends[:-1]], ends, strict=True))
+    width = width[first_of]
+    first = np.append(0, np.cumsum(width))
+    within = np.arange(int(first[-1])) - np.repeat(first[:-1], width)
+    column = np.repeat(front_at[first_of], width) + within
     none = np.zeros(0)
+    parts = [fronts.columns[key] for key in of_table]
     return RoundData(
         topology=topology,
         jobs=tuple(jobs),
-        members=tuple(tuple(m) for m in classes.values()),
-        count=np.array([len(m) for m in classes.values()], dtype=np.int64),
-        first=np.cumsum([0, *(len(values) for _, values in parts)]),
-        configuration=np.concatenate([none.astype(np.int64), *(f[0] for f, _ in parts)]),
-        utility=np.concatenate([none, *(values for _, values in parts)]),
-        use=np.concatenate([np.zeros((0, len(rows.names))), *(f[1] for f, _ in parts)]),
-        rows=rows,
+        members=members,
+        count=count.astype(np.int64),
+        first=first,
+        configuration=np.concatenate([none.astype(np.int64), *(f[0] for f in parts)])[column],
+        utility=np.concatenate([none, *values])[np.repeat(value_at[first_of], width) + within],
+        use=np.concatenate([np.zeros((0, len(fronts.rows.names))), *(f[1] for f in parts)])[column],
+        rows=fronts.rows,
         conflicts=conflicts,
+        fronts=fronts,
     )

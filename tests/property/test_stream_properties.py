@@ -21,7 +21,10 @@ from alloc.problems.allocation.outages import Outage
 from alloc.problems.allocation.run_columns import RunColumns
 from alloc.problems.allocation.solution import Assignment, RunTable, Schedule
 from alloc.schedulers import make_scheduler
+from alloc.schedulers.edf import Edf
 from alloc.schedulers.fifo import Fifo
+from alloc.schedulers.srtf import Srtf
+from alloc.schedulers.state import Scheduler
 from alloc.simulation import Simulation, SimulationResult, simulate
 from alloc.simulation.stream import stream_of
 from alloc.topology import Host, HostType, Topology, flat_cluster
@@ -35,6 +38,14 @@ seeds = st.integers(0, 2**32).map(random.Random)
 
 class Watched(Fifo):
     """The same rule; a class of its own goes the way of all other schedulers."""
+
+
+class WatchedSrtf(Srtf):
+    """The same."""
+
+
+class WatchedEdf(Edf):
+    """The same."""
 
 
 def cluster(rng: random.Random) -> Topology:
@@ -126,6 +137,64 @@ def test_the_loop_of_streams_says_what_the_clock_of_events_says(
     assert told(one) == told(other)
     if max_time_s is None:
         assert calls[0] == calls[1]
+
+
+RANKED: list[tuple[Callable[[], Scheduler], Callable[[], Scheduler]]] = [
+    (Srtf, WatchedSrtf),
+    (lambda: Srtf(by="fraction"), lambda: WatchedSrtf(by="fraction")),
+    (Edf, WatchedEdf),
+]
+
+
+@settings(relaxed, max_examples=120)
+@given(
+    rng=seeds,
+    rule=st.sampled_from(RANKED),
+    max_time_s=st.sampled_from((None, None, 5.0, 23.0)),
+    knowledge=st.sampled_from(("exact", "estimate")),
+)
+def test_the_loop_serves_by_rank_as_the_clock_of_events_does(
+    rng: random.Random, rule: Any, max_time_s: float | None, knowledge: Any
+) -> None:
+    """Shortest jobs and earliest deadlines first, some of them lost while they wait."""
+    made = stream(rng)
+    deadlines = (None, 18.0, 20.0, 30.0, 1e6)
+    instance = made.replace(
+        jobs=tuple(
+            job.replace(preemptible=False, deadline_s=rng.choice(deadlines)) for job in made.jobs
+        )
+    )
+    quick, slow = rule[0](), rule[1]()
+    assert stream_of(Simulation(instance, knowledge=knowledge)._engine, quick) is not None
+    assert stream_of(Simulation(instance, knowledge=knowledge)._engine, slow) is None
+    limits = {"max_time_s": max_time_s, "knowledge": knowledge}
+    assert told(simulate(instance, quick, **limits)) == told(simulate(instance, slow, **limits))
+
+
+def test_ranks_are_known_only_where_nobody_is_paused_and_work_is_seen_as_it_is() -> None:
+    """All else goes by the clock of events."""
+    jobs = tuple(
+        Job(f"job-{j}", 0.0, 10.0, (rigid_gang(1),), preemptible=False, elasticity="rigid")
+        for j in range(2)
+    )
+    plain = Instance("two", flat_cluster("c", HostType("h", 4, "v100", 8000, 0), 1), jobs)
+
+    def is_stream(instance: Instance, policy: Scheduler, **options: Any) -> bool:
+        return stream_of(Simulation(instance, **options)._engine, policy) is not None
+
+    def with_first(**changes: Any) -> Instance:
+        return plain.replace(jobs=(jobs[0].replace(**changes), jobs[1]))
+
+    assert is_stream(plain, Srtf(), knowledge="estimate")
+    assert is_stream(plain, Edf(), knowledge="exact")
+    assert not is_stream(plain, Srtf(skip=False), knowledge="exact")
+    assert not is_stream(plain, Srtf(), knowledge="none")
+    assert not is_stream(plain, Srtf(), knowledge="estimate", work_error=0.5)
+    assert not is_stream(plain, Srtf(), knowledge="estimate", seen_work={"job-1": 3.0})
+    assert not is_stream(with_first(preemptible=True), Srtf(), knowledge="exact")
+    refusable = with_first(refusable=True, deadline_s=5.0)
+    assert not is_stream(refusable, Edf(), knowledge="exact")
+    assert is_stream(refusable, Srtf(), knowledge="exact")
 
 
 @relaxed
@@ -315,3 +384,16 @@ def test_other_rules_are_asked_themselves() -> None:
     for policy in (make_scheduler("srtf"), Watched(), watched, Fifo(rules="dl2")):
         assert stream_of(Simulation(plain)._engine, policy) is None
     assert stream_of(Simulation(plain)._engine, Fifo()) is not None
+
+
+def test_columns_of_jobs_are_not_sent_to_other_processes() -> None:
+    """What a copy is sent is as long after a simulation as before; it reads its columns again."""
+    instance = stream(random.Random(3))
+    before = len(pickle.dumps(instance))
+    result = simulate(instance, Fifo())
+    assert "job_columns" in vars(instance)
+    sent = pickle.loads(pickle.dumps(instance))
+    assert "job_columns" not in vars(sent)
+    assert len(pickle.dumps(sent)) <= before + 200  # flags that were worked out
+    assert sent == instance
+    assert told(simulate(sent, Fifo())) == told(result)

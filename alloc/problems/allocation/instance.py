@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from operator import attrgetter
+from typing import Any
 
 from alloc.errors import InstanceError, nearest
 from alloc.packing import HostPool
@@ -210,6 +211,10 @@ class Instance(Problem):
     def job_columns(self) -> JobColumns:
         """The fields of `jobs` as arrays."""
         return JobColumns(self.jobs)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what is sent to another process: it reads the columns from the jobs again."""
+        return {name: value for name, value in vars(self).items() if name != "job_columns"}
 
     def job(self, job_id: str) -> Job:
         """Return the job with that id.

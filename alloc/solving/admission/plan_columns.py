@@ -291,7 +291,7 @@ class PlanColumns:
             return start, stopped
         # The solver's rows have a tolerance, and capacities have none but rounding.
         over = smaller.matrix @ (raw.values > 0.5) - smaller.row_upper
-        if (over > _ROUNDING).any():
+        if (over > _ROUNDING * np.maximum(model.row_upper, 1.0)).any():
             return start, stopped
         kept = {j: plan for j, plan in start.items() if among is not None and j not in among}
         chosen = kept | dict(keys[k] for k in at[raw.values > 0.5])

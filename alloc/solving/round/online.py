@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from operator import attrgetter
 
 import numpy as np
 
-from alloc.models.round.data import make_round_data
-from alloc.objectives import round_utility
+from alloc.formulation import Array
+from alloc.models.round.data import Fronts, RoundData, make_round_data
+from alloc.objectives import RoundUtility, round_utility
 from alloc.packing import HostPool
 from alloc.problems.allocation.job_view import JobView
 from alloc.problems.allocation.solution import Assignment
@@ -21,6 +23,47 @@ NODES = 200
 """Nodes of a tree in the round of a scheduler. A count, so that equal inputs give equal decisions
 on every machine, busy or not; rounds of the rows of `benchmarks.online` need one."""
 
+_MOST_DONE = 1 - 1e-12
+"""Fraction of its work that a job has done at most: whoever is still there has some left."""
+
+
+class RoundMemory:
+    """What a scheduler remembers from round to round: what has not changed is taken over."""
+
+    def __init__(self) -> None:
+        self._jobs: dict[str, Job] = {}
+        self._fronts: Fronts | None = None
+        self._pool: HostPool | None = None
+
+    def lay_out(
+        self,
+        topology: Topology,
+        views: Sequence[JobView],
+        slot_s: float,
+        utility: RoundUtility,
+        quotas: Mapping[str, int],
+    ) -> RoundData:
+        """Return the data of a round; the parameters are those of `allocate_round`."""
+        jobs: Sequence[Job | JobView] = views
+        amounts = None
+        if utility.by_work:  # then it asks for nothing else, and no job need be made
+            amounts = _amounts(views)
+        else:
+            self._jobs = {view.id: _as_job(view, self._jobs.get(view.id)) for view in views}
+            jobs = list(self._jobs.values())
+        data = make_round_data(
+            topology, jobs, slot_s, utility, quotas, amounts=amounts, fronts=self._fronts
+        )
+        self._fronts = data.fronts
+        return data
+
+    def pool(self, topology: Topology) -> HostPool:
+        """Return all hosts of a topology, free, with the placements that they had before."""
+        if self._pool is None or self._pool.topology is not topology:
+            self._pool = HostPool(topology)
+        self._pool.reset()
+        return self._pool
+
 
 def allocate_round(
     topology: Topology,
@@ -28,11 +71,10 @@ def allocate_round(
     slot_s: float,
     utility: str,
     quotas: Mapping[str, int],
-    pool: HostPool | None = None,
     *,
     gap: float = 1e-4,
     nodes: int = NODES,
-    known: dict[str, Job] | None = None,
+    memory: RoundMemory | None = None,
 ) -> tuple[tuple[Assignment, ...], dict[str, float]]:
     """Decide a slot for the jobs a scheduler sees, placed on hosts: the exact per-round policy.
 
@@ -48,16 +90,13 @@ def allocate_round(
         Name of the round utility.
     quotas
         GPU quota of each tenant, milli-GPU.
-    pool
-        Not used: a round starts from the empty cluster.
     gap
         Relative gap at which to stop.
     nodes
         Most nodes of each integer program: the best choice found by then stands, and the notes
         carry its bound.
-    known
-        The jobs of the round before, by id: those that have not changed are taken over. It then
-        holds those of this round.
+    memory
+        Of the rounds before; it then remembers this one. None: there were none.
 
     Returns
     -------
@@ -66,20 +105,17 @@ def allocate_round(
     notes
         ``utility``, ``bound``, and ``unplaced``: jobs chosen by the model that found no hosts.
     """
-    known = {} if known is None else known
-    jobs = tuple([_as_job(view, known.get(view.id)) for view in views])
-    known.clear()
-    known.update(zip([job.id for job in jobs], jobs, strict=True))
-    data = make_round_data(topology, jobs, slot_s, round_utility(utility), quotas)
+    memory = memory or RoundMemory()
+    data = memory.lay_out(topology, views, slot_s, round_utility(utility), quotas)
     answer = optimise_round(data, gap=gap, settings=Settings(math.inf, nodes=nodes))
-    allocation = data.allocation(answer.x)
+    assignments = data.assignments(answer.x, memory.pool(topology))
     chosen = int(np.rint(answer.x).sum())
     notes = {
         "utility": answer.value,
         "bound": answer.bound,
-        "unplaced": float(chosen - len(allocation.assignments)),
+        "unplaced": float(chosen - len(assignments)),
     }
-    return allocation.assignments, notes
+    return assignments, notes
 
 
 def _with_work_done(job: Job, done: float) -> Job:
@@ -89,11 +125,23 @@ def _with_work_done(job: Job, done: float) -> Job:
     return changed
 
 
+def _amounts(views: Sequence[JobView]) -> Array:
+    """Return weight, work and work left of jobs as `_as_job` has them, shape (3, jobs)."""
+    weight, work, left = (
+        np.array(list(map(attrgetter(name), views)), dtype=float)
+        for name in ("weight", "work", "work_left")
+    )
+    work[np.isnan(work)] = 1.0  # None became no number
+    left = np.where(np.isnan(left), work, left)
+    done = np.minimum(np.maximum(work - left, 0.0), work * _MOST_DONE)
+    return np.array([weight, work, work - done])
+
+
 def _as_job(view: JobView, before: Job | None = None) -> Job:
     """Return the job as the scheduler knows it, the same as before where nothing has changed."""
     work = 1.0 if view.work is None else view.work
     left = work if view.work_left is None else view.work_left
-    done = min(max(work - left, 0.0), work * (1 - 1e-12))
+    done = min(max(work - left, 0.0), work * _MOST_DONE)
     if (
         before is not None
         and before.configurations is view.configurations

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 from alloc.errors import UnsupportedFeatureError
+from alloc.objectives import round_utility
 from alloc.problems.allocation.instance import Instance, Tenant
+from alloc.problems.allocation.job_view import JobView
 from alloc.problems.allocation.solution import Assignment, TaskPlacement
 from alloc.schedulers import make_scheduler
 from alloc.schedulers.exact_round import ExactRound
 from alloc.simulation import simulate
+from alloc.solving.round.online import RoundMemory, allocate_round
 from alloc.topology import HostType, flat_cluster
 from alloc.workload import Configuration, Job, TaskGroup, rigid_gang
 
@@ -73,3 +78,53 @@ def test_jobs_without_room_beside_the_pinned_wait() -> None:
     large = Job("large", 5.0, 10.0, (rigid_gang(2),))
     result = simulate(slots(steady, large), ExactRound("progress"))
     assert result.start_s == {"steady": 0.0, "large": 20.0}
+
+
+def seen(id_: str, table: tuple[Configuration, ...], **changes: object) -> JobView:
+    values: dict[str, object] = {"weight": 1.0, "work": 90.0, "work_left": 60.0}
+    return JobView(id_, 0.0, table, **{**values, **changes})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("utility", ["progress", "remaining_time", "goodput"])
+def test_a_round_that_remembers_decides_like_one_that_does_not(utility: str) -> None:
+    """Jobs come and go with their tables; the quota and the cluster change under the last ones."""
+    small = (rigid_gang(1), rigid_gang(2, rate=1.5))
+    large = (rigid_gang(2), rigid_gang(4, rate=2.5), rigid_gang(3, rate=0.5))
+    unknown = {"work": None, "work_left": None}
+    first, second = seen("a", small, work_left=9.0), seen("b", large, weight=2.0)
+    third, late = seen("c", small, tenant="red"), seen("d", small, **unknown)
+    bigger = flat_cluster("two", HostType("h", 4, "generic", 8000, 0), 2)
+    memory = RoundMemory()
+    for topology, views, quotas in (
+        (HOSTS, (first, second), {}),
+        (HOSTS, (first, second), {}),
+        (HOSTS, (first, third, seen("b", large, work_left=1e-15)), {}),
+        (HOSTS, (third, late), {"red": 1000}),
+        (HOSTS, (third, late), {"red": 2000}),
+        (bigger, (second, third, late), {"red": 2000}),
+        (bigger, (), {}),
+    ):
+        fresh = allocate_round(topology, views, 10.0, utility, quotas)
+        assert allocate_round(topology, views, 10.0, utility, quotas, memory=memory) == fresh
+        gpus = {view.id: view.configurations for view in views}
+        value = sum(gpus[a.job][a.configuration].demand[0] for a in fresh[0])
+        assert value <= topology.totals[0]
+
+
+def test_amounts_of_views_are_those_of_jobs_made_of_them() -> None:
+    """A utility of somebody's own is given jobs; one by work gets the same numbers without."""
+    table = (rigid_gang(1), rigid_gang(3, rate=1.7))
+    views = [
+        seen("a", table, work=0.3, work_left=0.1),
+        seen("b", table, work=0.7, work_left=0.9, weight=3.0),
+        seen("c", table, work=1e6, work_left=1e-9),
+        seen("d", table, work=None, work_left=None),
+        seen("e", table, work=5.0, work_left=None),
+    ]
+    by_work = round_utility("remaining_time")
+    by_job = dataclasses.replace(by_work, by_work=False)
+    one, two = (
+        RoundMemory().lay_out(HOSTS, views, 10.0, utility, {}) for utility in (by_work, by_job)
+    )
+    assert one.members == two.members
+    assert one.utility.tolist() == two.utility.tolist()
