@@ -3,13 +3,15 @@
 Incumbents come from three sources. Insertion in the order of the linear master's completions, with
 its prices as the value of capacity to later jobs (LP-guided list scheduling). The integer master
 over the generated columns. And large-neighbourhood search: take some jobs out, put them back
-better, either one by one at prices or all at once by the integer master.
+better, either one by one at prices, or all at once by a linear master of their own that is followed
+(`alloc.solving.malleable.dive`) or by the integer master.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import cached_property
 
 import numpy as np
 
@@ -17,7 +19,8 @@ from alloc.backends import SolverOptions
 from alloc.formulation import Array
 from alloc.models.malleable.data import SlotData
 from alloc.solving.malleable.column_generation import Relaxation
-from alloc.solving.malleable.insertion import Builder, value_of
+from alloc.solving.malleable.dive import Dive
+from alloc.solving.malleable.insertion import ROOM, Builder, value_of
 from alloc.solving.malleable.master import Column, solve_integer_master
 from alloc.solving.malleable.reinsertion import Reinsertion
 from alloc.solving.outcome import Settings
@@ -26,11 +29,22 @@ Plan = dict[int, Column]
 _PRICE_FACTORS = (1.0, 0.9, 1.1, 0.75, 0.5, 0.25, 0.0)
 _FEW_LEFT = 0.5
 """Share of the jobs up to which those that the linear master splits are the only ones inserted."""
-_ROOM = 1e-6
-"""Slack of use against capacity, as in the insertion."""
 _SUBPROBLEM_SECONDS = 5.0
 _LONG_SIZES = (2, 40)
 """Range of neighbourhood sizes where insertion is quick."""
+_FEW_SIZES, _INSERTED = (2, 4), 20
+"""Range of sizes of the neighbourhoods that are inserted one by one between two dives, and how many
+there are: larger ones gain nothing in a full schedule, and so many take as long as a small dive."""
+_DIVE_SIZES = (8, 14)
+"""Range of sizes of the neighbourhoods that dives choose for at first; smaller ones gain less, and
+larger ones take more than a second each."""
+_DIVE_NODES = 2
+"""Choices of a dive for each job: one to get to the end, and as many that are forbidden."""
+_IDLE_DIVES = 12
+"""Dives without a better schedule after which they choose for two jobs more."""
+_NEAR, _SHARING = 0.5, 0.8
+"""Draws below which a dive is for jobs that complete at about the same moment, and for jobs that
+run at the same time; the others are for jobs that all cost more than they need."""
 
 
 def guided_plans(
@@ -68,7 +82,7 @@ def _rounded(builder: Builder, relaxation: Relaxation) -> tuple[Plan, Array]:
         column = relaxation.columns[i]
         if relaxation.z[i] < 0.5:
             break
-        if column.job not in plan and (column.use <= room.ravel()[column.rows] + _ROOM).all():
+        if column.job not in plan and (column.use <= room.ravel()[column.rows] + ROOM).all():
             builder.take(room, column)
             plan[column.job] = column
     return plan, room
@@ -123,34 +137,106 @@ class Improver(Reinsertion[Column, Array]):
             return False
         return self._reselect(list(range(self.data.num_jobs)), seconds)
 
+    @property
+    def dives(self) -> bool:
+        """Whether some jobs can be chosen for by a linear master of their own."""
+        return self.relaxation.mastered and not self.data.target.links_jobs
+
     def search(self, seconds: float, report: Callable[[str], None]) -> None:
-        """Improve the incumbent until the target is met or time is up."""
+        """Improve the incumbent until the target is met, time is up, or nothing helps any more."""
         stop = max(self.settings.seconds_left() - seconds, 0.0)
+        step = self._dive_round if self.dives else self._choice_round
         rounds = idle = 0
         reported = self.value
-        size = min(self.data.num_jobs, 8)
         # Without a linear master, columns are few and insertion is quick: choose less, insert more.
         long = not self.relaxation.mastered
-        every, most = (60, math.inf) if long else (4, 400)
-        patience = min(20 * self.data.num_jobs, most)
+        patience = min(20 * self.data.num_jobs, math.inf if long else 400)
         while self.value > self.target and self.settings.seconds_left() > stop:
             rounds += 1
-            if long:
-                size = min(self.data.num_jobs, int(self.rng.integers(*_LONG_SIZES)))
-            jobs = self.neighbourhood(size)
-            better = self.reinsert(jobs)
-            if rounds % every == 0:
-                left = self.settings.seconds_left() - stop
-                wide = self.neighbourhood(min(self.data.num_jobs, 24 if long else 3 * size))
-                better |= self._reselect(wide, min(_SUBPROBLEM_SECONDS, left))
-            idle = 0 if better else idle + 1
+            idle = 0 if step(rounds, idle, stop) else idle + 1
             if self.value < reported:
                 reported = self.value
                 report(f"neighbourhood search, round {rounds}: {self.value:.4f}")
-            if idle and idle % 40 == 0 and not long:
-                size = min(self.data.num_jobs, size + 4)
             if idle > patience:
                 break
+
+    def _choice_round(self, rounds: int, idle: int, stop: float) -> bool:
+        """Insert some jobs again, and every few rounds choose among the known columns of more."""
+        num_jobs, long = self.data.num_jobs, not self.relaxation.mastered
+        if long:
+            size = min(num_jobs, int(self.rng.integers(*_LONG_SIZES)))
+        else:
+            size = min(num_jobs, 8 + 4 * (idle // 40))
+        better = self.reinsert(self.neighbourhood(size))
+        if rounds % (60 if long else 4) == 0:
+            left = self.settings.seconds_left() - stop
+            wide = self.neighbourhood(min(num_jobs, 24 if long else 3 * size))
+            better |= self._reselect(wide, min(_SUBPROBLEM_SECONDS, left))
+        return better
+
+    def _dive_round(self, rounds: int, idle: int, stop: float) -> bool:
+        """Insert a few jobs again and again, then choose for more of them by a dive."""
+        num_jobs, better = self.data.num_jobs, False
+        for _ in range(_INSERTED):
+            if self.settings.seconds_left() <= stop:
+                return better
+            size = min(num_jobs, int(self.rng.integers(*_FEW_SIZES, endpoint=True)))
+            better |= self.reinsert(self.neighbourhood(size))
+        size = int(self.rng.integers(*_DIVE_SIZES, endpoint=True)) + 2 * (idle // _IDLE_DIVES)
+        return self._dive(self._competitors(min(num_jobs, size)), stop) or better
+
+    def _dive(self, jobs: list[int], stop: float) -> bool:
+        """Choose for some jobs by a linear master of their own."""
+        last = max(column.profile.completion for column in self.plan.values())
+        room = self.room_without(jobs)[: math.ceil(last) + 1]
+        flat = room.ravel()
+        mine = [self.plan[j] for j in jobs]
+        known = [
+            column
+            for j in jobs
+            for column in self.pool[j]
+            if column.rows[-1] < len(flat) and (column.use <= flat[column.rows] + ROOM).all()
+        ]
+        settings = self.settings.within(self.settings.seconds_left() - stop)
+        dive = Dive(self.data, self.builder, jobs, room, [*mine, *known], settings)
+        nodes = _DIVE_NODES * len(jobs)
+        found = dive.run(sum(column.cost for column in mine), nodes)
+        return found is not None and self.adopt({**self.plan, **found})
+
+    def _competitors(self, size: int) -> list[int]:
+        """Draw a job that costs more than it need, and others that stand in its way."""
+        plan = [self.plan[j] for j in range(self.data.num_jobs)]
+        excess = np.maximum([self._reduced_cost(column) for column in plan] - self._least, 0.0)
+        # Any job may be the one.
+        chance = excess + 0.1 * excess.mean() + 1e-9
+        chance /= chance.sum()
+        first, draw = int(self.rng.choice(len(plan), p=chance)), self.rng.random()
+        if draw < _NEAR:
+            completion = np.array([column.profile.completion for column in plan])
+            spread = self.rng.random(len(plan)) * 0.3 * completion.max()
+            rank = np.abs(completion - completion[first]) + spread
+        elif draw < _SHARING:
+            shared = [np.isin(plan[first].rows, column.rows).sum() for column in plan]
+            rank = -np.array(shared) * self.rng.random(len(plan))
+        else:
+            rank = self.rng.exponential(1 / chance)
+        rank[first] = -np.inf
+        return sorted(np.argsort(rank, kind="stable")[:size].tolist())
+
+    def _reduced_cost(self, column: Column) -> float:
+        return column.cost + float(self._prices[column.rows] @ column.use)
+
+    @cached_property
+    def _prices(self) -> Array:
+        return self.relaxation.prices.ravel()
+
+    @cached_property
+    def _least(self) -> Array:
+        """The least that each job pays at the prices, among the generated columns, shape (J,)."""
+        least = np.full(self.data.num_jobs, np.inf)
+        for column in self.relaxation.columns:
+            least[column.job] = min(least[column.job], self._reduced_cost(column))
+        return least
 
     def _remember(self, column: Column) -> None:
         key = (column.job, column.profile.key())
@@ -166,7 +252,7 @@ class Improver(Reinsertion[Column, Array]):
         start: list[int] = []
         for j in jobs:
             for column in self.pool[j]:
-                if (column.use <= flat[column.rows] + _ROOM).all():
+                if (column.use <= flat[column.rows] + ROOM).all():
                     if column is self.plan[j] or column.profile == self.plan[j].profile:
                         start.append(len(columns))
                     columns.append(column)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -20,6 +20,8 @@ _STATES = 400
 """Grid steps of the work left: the profile returned always completes, whatever the grid."""
 _WAITING = 1e-3
 """Share of the largest cost of a slot that waiting costs a job whose completion is free."""
+ROOM = 1e-6
+"""Slack of use against the capacity left."""
 _ABOVE_FLOOR = (1.0, 1.25, 2.0)
 """Multiples of a peak's floor whose completions order the jobs."""
 
@@ -87,7 +89,7 @@ class Builder:
         for program in self.pricing.programs(key, np.array([job]), "upper"):
             use = program.table.use[program.columns]
             cost = prices @ use.T
-            full = (room[:, None, :] < use[None, :, :] - 1e-6).any(axis=2)
+            full = (room[:, None, :] < use[None, :, :] - ROOM).any(axis=2)
             cost[full] = np.inf
             solved = program.solve(cost, release, last_free=False)
             value = solved.cost(release, work, started)
@@ -97,6 +99,44 @@ class Builder:
             return None
         profile = best[1].profile(release, work, started)
         return None if profile is None else make_column(self.data, job, profile)
+
+    def cheapest(self, jobs: Sequence[int], room: Array, prices: Array) -> list[Column]:
+        """Return for each of some jobs the cheapest column that fits into the room alone.
+
+        Jobs that are alike are priced together. A job that does not fit has none.
+
+        Parameters
+        ----------
+        jobs
+            Positions of the jobs.
+        room, prices
+            As of `insert`.
+        """
+        found: list[Column] = []
+        alike: dict[int, list[int]] = {}
+        for job in jobs:
+            if self.counted[job]:
+                own = insert_counted(self.data, job, room, prices, self.job_costs)
+                found += [] if own is None else [make_column(self.data, job, own)]
+            else:
+                alike.setdefault(int(self.group_of[job]), []).append(job)
+        for group, members in alike.items():
+            key, _ = self.pricing.groups[group]
+            positions = np.array(members)
+            first = min(int(self.data.release[positions].min()), len(room))
+            solved = []
+            for program in self.pricing.programs(key, positions, "upper"):
+                use = program.table.use[program.columns]
+                cost = prices @ use.T
+                cost[(room[:, None, :] < use[None, :, :] - ROOM).any(axis=2)] = np.inf
+                solved.append(program.solve(cost, first, last_free=False))
+            profiles = self.pricing.profiles_of(positions, solved)
+            found += [
+                make_column(self.data, job, profile)
+                for job, profile in zip(members, profiles, strict=True)
+                if profile is not None
+            ]
+        return found
 
     def _slots_worth(self, job: int, room: Array, prices: Array) -> int:
         """Return up to which slot a completion may be cheaper than an early one with its prices."""
