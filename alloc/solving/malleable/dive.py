@@ -21,7 +21,8 @@ from alloc.backends.restricted_master import MasterColumn, RestrictedMaster
 from alloc.errors import OutOfTime
 from alloc.formulation import Array
 from alloc.models.malleable.data import SlotData
-from alloc.solving.malleable.insertion import ROOM, Builder
+from alloc.solving.malleable.insertion import Builder
+from alloc.solving.malleable.joint_pricing import ROOM
 from alloc.solving.malleable.master import Column
 from alloc.solving.outcome import Settings
 
@@ -29,9 +30,9 @@ _ROOT_ROUNDS, _ROUNDS = 20, 6
 """Rounds of pricing at most, for the first master and after each choice, which changes little."""
 _WHOLE = 1 - 1e-6
 """Share in the linear master from which a profile is taken as a whole."""
-_PRICED = 1e-4
+_PRICED = 1e-3
 """What more rounds of pricing may lower the value by that are not worth them, in slots where costs
-are about 1: a thousandth of what a neighbourhood gains."""
+are about 1: a hundredth of what a neighbourhood gains."""
 _GAIN = 1e-6
 """By how much a plan must be better, in the same unit: less is rounding of the linear master."""
 
@@ -69,6 +70,7 @@ class Dive:
     ) -> None:
         self.builder = builder
         self.settings = settings
+        self._joint = builder.together(jobs)
         self._row = {job: i for i, job in enumerate(jobs)}
         self._room = room.copy()
         self._scale = np.where(data.rows.capacity > 0, data.rows.capacity, 1.0)
@@ -157,7 +159,7 @@ class Dive:
             prices = duals / self._scale
             if n == rounds:
                 break
-            new = self.builder.cheapest(sorted(self._open), self._room, prices)
+            new = self.builder.cheapest(sorted(self._open), self._room, prices, self._joint)
             flat, worth = prices.ravel(), found.duals
             reduced = [
                 column.cost + float(flat[column.rows] @ column.use) - worth[self._row[column.job]]

@@ -10,7 +10,7 @@ better, either one by one at prices, or all at once by a linear master of their 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cached_property
 
 import numpy as np
@@ -20,7 +20,8 @@ from alloc.formulation import Array
 from alloc.models.malleable.data import SlotData
 from alloc.solving.malleable.column_generation import Relaxation
 from alloc.solving.malleable.dive import Dive
-from alloc.solving.malleable.insertion import ROOM, Builder, value_of
+from alloc.solving.malleable.insertion import Builder, value_of
+from alloc.solving.malleable.joint_pricing import ROOM
 from alloc.solving.malleable.master import Column, solve_integer_master
 from alloc.solving.malleable.reinsertion import Reinsertion
 from alloc.solving.outcome import Settings
@@ -96,7 +97,7 @@ class Improver(Reinsertion[Column, Array]):
     data
         The instance on its slots.
     builder
-        Inserts single jobs.
+        Inserts single jobs, and prices profiles.
     relaxation
         Columns and prices.
     plan
@@ -104,6 +105,8 @@ class Improver(Reinsertion[Column, Array]):
     settings
         Limits and seed.
     """
+
+    builder: Builder
 
     def __init__(
         self,
@@ -123,13 +126,45 @@ class Improver(Reinsertion[Column, Array]):
             self._remember(column)
         self.target = -np.inf
         """Value at which the search may stop."""
+        self.gains: list[Plan] = []
+        """What each better schedule changed, since the list was last emptied."""
+        self._idle, self._size = 0, 8
+        """Rounds without a better schedule, and jobs that are inserted together."""
 
     def adopt(self, plan: Plan) -> bool:
         """Take a plan as the incumbent if it is better; its columns are kept in any case."""
-        for job, column in plan.items():
-            if column is not self.plan.get(job):
-                self._remember(column)
-        return super().adopt(plan)
+        changed = {job: own for job, own in plan.items() if own is not self.plan.get(job)}
+        for column in changed.values():
+            self._remember(column)
+        better = super().adopt(plan)
+        if better:
+            self.gains.append(changed)
+        return better
+
+    def merge(self, plan: Plan, gains: Sequence[Plan]) -> bool:
+        """Take what another search found from the same plan, beside what was found here since.
+
+        Parameters
+        ----------
+        plan
+            Where the other stands.
+        gains
+            What it changed on the way.
+        """
+        own = list(self.gains)
+        better = self.adopt(self._with(self.plan, gains))
+        return self.adopt(self._with(plan, own)) or better
+
+    def _with(self, plan: Plan, gains: Sequence[Plan]) -> Plan:
+        """Return a plan with the changes to another one that fit into it and make it better."""
+        for changed in gains:
+            room = self.builder.room_of(own for job, own in plan.items() if job not in changed)
+            for column in changed.values():
+                self.builder.take(room, column)
+            better = {**plan, **changed}
+            if room.min() >= -ROOM and value_of(self.data, better) < value_of(self.data, plan):
+                plan = better
+        return plan
 
     def integer_master(self, seconds: float) -> bool:
         """Choose the best schedule among all columns known, where they are worth it."""
@@ -145,28 +180,29 @@ class Improver(Reinsertion[Column, Array]):
     def search(self, seconds: float, report: Callable[[str], None]) -> None:
         """Improve the incumbent until the target is met, time is up, or nothing helps any more."""
         stop = max(self.settings.seconds_left() - seconds, 0.0)
-        step = self._dive_round if self.dives else self._choice_round
-        rounds = idle = 0
+        rounds = 0
         reported = self.value
         # Without a linear master, columns are few and insertion is quick: choose less, insert more.
         long = not self.relaxation.mastered
         patience = min(20 * self.data.num_jobs, math.inf if long else 400)
         while self.value > self.target and self.settings.seconds_left() > stop:
             rounds += 1
-            idle = 0 if step(rounds, idle, stop) else idle + 1
+            better = self._dive_round(stop) if self.dives else self._choice_round(rounds, stop)
+            self._idle = 0 if better else self._idle + 1
             if self.value < reported:
                 reported = self.value
                 report(f"neighbourhood search, round {rounds}: {self.value:.4f}")
-            if idle > patience:
+            if self._idle > patience:
                 break
 
-    def _choice_round(self, rounds: int, idle: int, stop: float) -> bool:
+    def _choice_round(self, rounds: int, stop: float) -> bool:
         """Insert some jobs again, and every few rounds choose among the known columns of more."""
         num_jobs, long = self.data.num_jobs, not self.relaxation.mastered
         if long:
             size = min(num_jobs, int(self.rng.integers(*_LONG_SIZES)))
         else:
-            size = min(num_jobs, 8 + 4 * (idle // 40))
+            self._size += 4 if self._idle and self._idle % 40 == 0 else 0
+            size = min(num_jobs, self._size)
         better = self.reinsert(self.neighbourhood(size))
         if rounds % (60 if long else 4) == 0:
             left = self.settings.seconds_left() - stop
@@ -174,7 +210,7 @@ class Improver(Reinsertion[Column, Array]):
             better |= self._reselect(wide, min(_SUBPROBLEM_SECONDS, left))
         return better
 
-    def _dive_round(self, rounds: int, idle: int, stop: float) -> bool:
+    def _dive_round(self, stop: float) -> bool:
         """Insert a few jobs again and again, then choose for more of them by a dive."""
         num_jobs, better = self.data.num_jobs, False
         for _ in range(_INSERTED):
@@ -182,10 +218,10 @@ class Improver(Reinsertion[Column, Array]):
                 return better
             size = min(num_jobs, int(self.rng.integers(*_FEW_SIZES, endpoint=True)))
             better |= self.reinsert(self.neighbourhood(size))
-        size = int(self.rng.integers(*_DIVE_SIZES, endpoint=True)) + 2 * (idle // _IDLE_DIVES)
-        return self._dive(self._competitors(min(num_jobs, size)), stop) or better
+        size = int(self.rng.integers(*_DIVE_SIZES, endpoint=True)) + 2 * (self._idle // _IDLE_DIVES)
+        return self._dive(self._competitors(min(num_jobs, size))) or better
 
-    def _dive(self, jobs: list[int], stop: float) -> bool:
+    def _dive(self, jobs: list[int]) -> bool:
         """Choose for some jobs by a linear master of their own."""
         last = max(column.profile.completion for column in self.plan.values())
         room = self.room_without(jobs)[: math.ceil(last) + 1]
@@ -197,8 +233,8 @@ class Improver(Reinsertion[Column, Array]):
             for column in self.pool[j]
             if column.rows[-1] < len(flat) and (column.use <= flat[column.rows] + ROOM).all()
         ]
-        settings = self.settings.within(self.settings.seconds_left() - stop)
-        dive = Dive(self.data, self.builder, jobs, room, [*mine, *known], settings)
+        # A dive that has begun goes on after its turn is over: half of one is worth nothing.
+        dive = Dive(self.data, self.builder, jobs, room, [*mine, *known], self.settings)
         nodes = _DIVE_NODES * len(jobs)
         found = dive.run(sum(column.cost for column in mine), nodes)
         return found is not None and self.adopt({**self.plan, **found})

@@ -13,6 +13,7 @@ from alloc.models.malleable.costs import JobCosts
 from alloc.models.malleable.data import Index, SlotData
 from alloc.models.malleable.profiles import Pricing, Solved, never
 from alloc.solving.malleable.counted import insert_counted, is_counted
+from alloc.solving.malleable.joint_pricing import ROOM, JointPricing
 from alloc.solving.malleable.master import Column, make_column
 from alloc.solving.malleable.quick_insertion import earliest_profile, is_exact
 
@@ -20,8 +21,6 @@ _STATES = 400
 """Grid steps of the work left: the profile returned always completes, whatever the grid."""
 _WAITING = 1e-3
 """Share of the largest cost of a slot that waiting costs a job whose completion is free."""
-ROOM = 1e-6
-"""Slack of use against the capacity left."""
 _ABOVE_FLOOR = (1.0, 1.25, 2.0)
 """Multiples of a peak's floor whose completions order the jobs."""
 
@@ -38,6 +37,10 @@ class Builder:
         for g, (_, jobs) in enumerate(self.pricing.groups):
             self.group_of[jobs] = g
         self.counted = [is_counted(data, j) for j in range(data.num_jobs)]
+
+    def together(self, jobs: Sequence[int]) -> JointPricing:
+        """Return the programs of some jobs side by side, for `cheapest`."""
+        return JointPricing(self.pricing, jobs)
 
     def empty(self) -> Array:
         """Return the capacity of an empty schedule, shape (slots, R)."""
@@ -100,7 +103,9 @@ class Builder:
         profile = best[1].profile(release, work, started)
         return None if profile is None else make_column(self.data, job, profile)
 
-    def cheapest(self, jobs: Sequence[int], room: Array, prices: Array) -> list[Column]:
+    def cheapest(
+        self, jobs: Sequence[int], room: Array, prices: Array, joint: JointPricing
+    ) -> list[Column]:
         """Return for each of some jobs the cheapest column that fits into the room alone.
 
         Jobs that are alike are priced together. A job that does not fit has none.
@@ -111,10 +116,16 @@ class Builder:
             Positions of the jobs.
         room, prices
             As of `insert`.
+        joint
+            The programs of these jobs and others side by side (`together`).
         """
-        found: list[Column] = []
+        together = [job for job in jobs if job in joint.jobs]
+        profiles = joint.cheapest(together, room, prices) if together else {}
+        found = [make_column(self.data, job, profile) for job, profile in profiles.items()]
         alike: dict[int, list[int]] = {}
         for job in jobs:
+            if job in joint.jobs:
+                continue
             if self.counted[job]:
                 own = insert_counted(self.data, job, room, prices, self.job_costs)
                 found += [] if own is None else [make_column(self.data, job, own)]
@@ -130,10 +141,10 @@ class Builder:
                 cost = prices @ use.T
                 cost[(room[:, None, :] < use[None, :, :] - ROOM).any(axis=2)] = np.inf
                 solved.append(program.solve(cost, first, last_free=False))
-            profiles = self.pricing.profiles_of(positions, solved)
+            cheapest = self.pricing.profiles_of(positions, solved)
             found += [
                 make_column(self.data, job, profile)
-                for job, profile in zip(members, profiles, strict=True)
+                for job, profile in zip(members, cheapest, strict=True)
                 if profile is not None
             ]
         return found
