@@ -23,7 +23,7 @@ from alloc.solving.malleable.dive import Dive
 from alloc.solving.malleable.insertion import Builder, value_of
 from alloc.solving.malleable.joint_pricing import ROOM
 from alloc.solving.malleable.master import Column, solve_integer_master
-from alloc.solving.malleable.reinsertion import Reinsertion
+from alloc.solving.malleable.reinsertion import GAIN, Reinsertion
 from alloc.solving.outcome import Settings
 
 Plan = dict[int, Column]
@@ -33,19 +33,25 @@ _FEW_LEFT = 0.5
 _SUBPROBLEM_SECONDS = 5.0
 _LONG_SIZES = (2, 40)
 """Range of neighbourhood sizes where insertion is quick."""
-_FEW_SIZES, _INSERTED = (2, 4), 20
+_FEW_SIZES, _INSERTED = (2, 4), 6
 """Range of sizes of the neighbourhoods that are inserted one by one between two dives, and how many
-there are: larger ones gain nothing in a full schedule, and so many take as long as a small dive."""
+there are: larger ones gain nothing in a full schedule, and so many take a fifth of a dive."""
 _DIVE_SIZES = (8, 14)
 """Range of sizes of the neighbourhoods that dives choose for at first; smaller ones gain less, and
 larger ones take more than a second each."""
-_DIVE_NODES = 2
-"""Choices of a dive for each job: one to get to the end, and as many that are forbidden."""
-_IDLE_DIVES = 12
+_IDLE_DIVES = 60
 """Dives without a better schedule after which they choose for two jobs more."""
+_WORSE = 0.15
+"""Share of the gap by which dives may leave the best schedule: of 0, 0.05, 0.15 and 0.4 the one
+with the best schedules after 40 seconds of CPU on elastic-medium/07."""
 _NEAR, _SHARING = 0.5, 0.8
 """Draws below which a dive is for jobs that complete at about the same moment, and for jobs that
 run at the same time; the others are for jobs that all cost more than they need."""
+
+
+def _changes(plan: Plan, other: Plan) -> Plan:
+    """Return what another plan has that one has not."""
+    return {job: column for job, column in other.items() if column is not plan.get(job)}
 
 
 def guided_plans(
@@ -127,19 +133,17 @@ class Improver(Reinsertion[Column, Array]):
         self.target = -np.inf
         """Value at which the search may stop."""
         self.gains: list[Plan] = []
-        """What each better schedule changed, since the list was last emptied."""
+        """What each better schedule of a search changed, since the list was last emptied."""
+        self._walk: tuple[Plan, Plan] | None = None
+        """The incumbent when the last search ended, and where dives had got to, maybe worse."""
         self._idle, self._size = 0, 8
         """Rounds without a better schedule, and jobs that are inserted together."""
 
     def adopt(self, plan: Plan) -> bool:
         """Take a plan as the incumbent if it is better; its columns are kept in any case."""
-        changed = {job: own for job, own in plan.items() if own is not self.plan.get(job)}
-        for column in changed.values():
+        for column in _changes(self.plan, plan).values():
             self._remember(column)
-        better = super().adopt(plan)
-        if better:
-            self.gains.append(changed)
-        return better
+        return super().adopt(plan)
 
     def merge(self, plan: Plan, gains: Sequence[Plan]) -> bool:
         """Take what another search found from the same plan, beside what was found here since.
@@ -180,20 +184,35 @@ class Improver(Reinsertion[Column, Array]):
     def search(self, seconds: float, report: Callable[[str], None]) -> None:
         """Improve the incumbent until the target is met, time is up, or nothing helps any more."""
         stop = max(self.settings.seconds_left() - seconds, 0.0)
-        rounds = 0
-        reported = self.value
+        record, rounds = self.plan, 0
+        if not self.dives:
+            self._idle = 0
+        elif self._walk is not None and self._walk[0] is record:
+            self.plan = self._walk[1]
         # Without a linear master, columns are few and insertion is quick: choose less, insert more.
         long = not self.relaxation.mastered
         patience = min(20 * self.data.num_jobs, math.inf if long else 400)
-        while self.value > self.target and self.settings.seconds_left() > stop:
-            rounds += 1
-            better = self._dive_round(stop) if self.dives else self._choice_round(rounds, stop)
-            self._idle = 0 if better else self._idle + 1
-            if self.value < reported:
-                reported = self.value
-                report(f"neighbourhood search, round {rounds}: {self.value:.4f}")
-            if self._idle > patience:
-                break
+        try:
+            while self._idle <= patience and self.settings.seconds_left() > stop:
+                least = value_of(self.data, record)
+                if least <= self.target:
+                    break
+                rounds += 1
+                if self.dives:
+                    better = self._dive_round(least, stop)
+                else:
+                    better = self._choice_round(rounds, stop)
+                self._idle = 0 if better else self._idle + 1
+                if better:
+                    self.gains.append(_changes(record, self.plan))
+                    record = self.plan
+                if self.value < least and better:
+                    report(f"neighbourhood search, round {rounds}: {self.value:.4f}")
+        finally:
+            if self.value < value_of(self.data, record):  # interrupted in the middle of a round
+                record = self.plan
+            self._walk = record, self.plan
+            self.plan = record
 
     def _choice_round(self, rounds: int, stop: float) -> bool:
         """Insert some jobs again, and every few rounds choose among the known columns of more."""
@@ -210,19 +229,25 @@ class Improver(Reinsertion[Column, Array]):
             better |= self._reselect(wide, min(_SUBPROBLEM_SECONDS, left))
         return better
 
-    def _dive_round(self, stop: float) -> bool:
-        """Insert a few jobs again and again, then choose for more of them by a dive."""
-        num_jobs, better = self.data.num_jobs, False
+    def _dive_round(self, least: float, stop: float) -> bool:
+        """Insert a few jobs again and again, then choose for more of them by a dive.
+
+        The plan may get worse by a share of the gap of the best one, whose value is `least`; return
+        whether it gets better than that.
+        """
+        num_jobs = self.data.num_jobs
         for _ in range(_INSERTED):
             if self.settings.seconds_left() <= stop:
-                return better
+                break
             size = min(num_jobs, int(self.rng.integers(*_FEW_SIZES, endpoint=True)))
-            better |= self.reinsert(self.neighbourhood(size))
+            self.reinsert(self.neighbourhood(size))
         size = int(self.rng.integers(*_DIVE_SIZES, endpoint=True)) + 2 * (self._idle // _IDLE_DIVES)
-        return self._dive(self._competitors(min(num_jobs, size))) or better
+        allowed = least + _WORSE * max(least - self.relaxation.bound, 0.0)
+        self._dive(self._competitors(min(num_jobs, size)), max(allowed - self.value, 0.0))
+        return self.value < least - GAIN
 
-    def _dive(self, jobs: list[int]) -> bool:
-        """Choose for some jobs by a linear master of their own."""
+    def _dive(self, jobs: list[int], worse: float) -> None:
+        """Choose for some jobs by a linear master of their own; they may cost more by so much."""
         last = max(column.profile.completion for column in self.plan.values())
         room = self.room_without(jobs)[: math.ceil(last) + 1]
         flat = room.ravel()
@@ -235,16 +260,29 @@ class Improver(Reinsertion[Column, Array]):
         ]
         # A dive that has begun goes on after its turn is over: half of one is worth nothing.
         dive = Dive(self.data, self.builder, jobs, room, [*mine, *known], self.settings)
-        nodes = _DIVE_NODES * len(jobs)
-        found = dive.run(sum(column.cost for column in mine), nodes)
-        return found is not None and self.adopt({**self.plan, **found})
+        found = dive.run(sum(column.cost for column in mine) + worse)
+        if found is not None:
+            for column in found.values():
+                self._remember(column)
+            self.plan = {**self.plan, **found}
 
     def _competitors(self, size: int) -> list[int]:
-        """Draw a job that costs more than it need, and others that stand in its way."""
+        """Draw jobs that stand in the way of one that costs more than it need, or share a slot.
+
+        What a plan costs above the bound of the prices are these two: jobs whose profiles are not
+        their cheapest ones, and capacity that nobody takes though it has a price.
+        """
         plan = [self.plan[j] for j in range(self.data.num_jobs)]
         excess = np.maximum([self._reduced_cost(column) for column in plan] - self._least, 0.0)
+        left = np.maximum(self.room_without([]), 0.0) * self.relaxation.prices
+        unused = left.sum(axis=1)
         # Any job may be the one.
         chance = excess + 0.1 * excess.mean() + 1e-9
+        if self.rng.random() * (unused.sum() + chance.sum()) < unused.sum():
+            moment = int(self.rng.choice(len(unused), p=unused / unused.sum()))
+            there = [moment in column.rows // left.shape[1] for column in plan]
+            rank = self.rng.random(len(plan)) - np.array(there)
+            return sorted(np.argsort(rank, kind="stable")[:size].tolist())
         chance /= chance.sum()
         first, draw = int(self.rng.choice(len(plan), p=chance)), self.rng.random()
         if draw < _NEAR:

@@ -44,7 +44,7 @@ _MAX_AIMS, _NEARER = 4, 4.0
 """How often a proof aims nearer to the bound, and how many times nearer."""
 _FIRST_SHARE, _GUIDED_SHARE = 0.3, 0.3
 """Shares of the time left after which the first schedule, and those guided by prices, hurry."""
-_MASTER_SHARE, _DIVES_SHARE = 0.3, 0.1
+_MASTER_SHARE, _DIVES_SHARE = 0.3, 0.03
 """Shares of the time left for the integer master over all columns, the second where dives find
 better schedules than it does."""
 _MEANWHILE_SHARE = 0.1
