@@ -31,6 +31,10 @@ _PRICE_FACTORS = (1.0, 0.9, 1.1, 0.75, 0.5, 0.25, 0.0)
 _FEW_LEFT = 0.5
 """Share of the jobs up to which those that the linear master splits are the only ones inserted."""
 _SUBPROBLEM_SECONDS = 5.0
+_WIDE, _CHOSEN = 24, 4
+"""Jobs that the integer master chooses for, and of how many rounds one is such a choice."""
+_NEAR_BOUND = 1e-3
+"""Gap from which on that is worth it beside dives, which find most of what is farther away."""
 _LONG_SIZES = (2, 40)
 """Range of neighbourhood sizes where insertion is quick."""
 _FEW_SIZES, _INSERTED = (2, 4), 6
@@ -198,8 +202,11 @@ class Improver(Reinsertion[Column, Array]):
                 if least <= self.target:
                     break
                 rounds += 1
-                if self.dives:
+                near = least - self.relaxation.bound <= _NEAR_BOUND * abs(least)
+                if self.dives and not (near and rounds % _CHOSEN == 0):
                     better = self._dive_round(least, stop)
+                elif self.dives:
+                    better = self._choose_wide(record, stop)
                 else:
                     better = self._choice_round(rounds, stop)
                 self._idle = 0 if better else self._idle + 1
@@ -223,11 +230,18 @@ class Improver(Reinsertion[Column, Array]):
             self._size += 4 if self._idle and self._idle % 40 == 0 else 0
             size = min(num_jobs, self._size)
         better = self.reinsert(self.neighbourhood(size))
-        if rounds % (60 if long else 4) == 0:
+        if rounds % (60 if long else _CHOSEN) == 0:
             left = self.settings.seconds_left() - stop
-            wide = self.neighbourhood(min(num_jobs, 24 if long else 3 * size))
+            wide = self.neighbourhood(min(num_jobs, _WIDE if long else 3 * size))
             better |= self._reselect(wide, min(_SUBPROBLEM_SECONDS, left))
         return better
+
+    def _choose_wide(self, record: Plan, stop: float) -> bool:
+        """Choose among the known columns of many jobs of the best plan, and go on from there."""
+        self.plan = record
+        left = self.settings.seconds_left() - stop
+        wide = self.neighbourhood(min(self.data.num_jobs, _WIDE))
+        return self._reselect(wide, min(_SUBPROBLEM_SECONDS, left))
 
     def _dive_round(self, least: float, stop: float) -> bool:
         """Insert a few jobs again and again, then choose for more of them by a dive.
