@@ -195,7 +195,7 @@ class Search:
         # Attempts at the proof and short searches in turn: each makes the other cheaper.
         share = 0.05
         while self.gap > OPTIMALITY_GAP and not self.settings.time_is_up():
-            if self._prove(relaxation) or share >= 1.0:
+            if self._prove(relaxation):
                 break
             improver.adopt(self.plan)
             improver.target = self.bound * (1 + OPTIMALITY_GAP)
@@ -203,6 +203,8 @@ class Search:
                 self.companions.search(improver, share * self.settings.seconds_left())
             finally:  # also at Ctrl-C
                 self._adopt(improver)
+            if share >= 1.0:
+                break
             share = min(2 * share, 1.0)
             # For as long as the next proof and search take.
             self.companions.ask(improver, share * self.settings.seconds_left())
