@@ -1,24 +1,29 @@
 """The other searches of a schedule on slots, with several workers: neighbourhoods from one plan.
 
 In turns of a few seconds every worker searches neighbourhoods of the incumbent, at the prices of
-the same column generation and with a seed of its own; the best plan of all is the next incumbent,
-and the columns of the others join the pool from which the integer master chooses. They also search
-while this process inserts by prices, asks the integer master, or tries a proof.
+the same column generation and with a seed of its own. What they change goes together where it fits
+together, and the columns of the others join the pool from which the integer master chooses. They
+also search while this process inserts by prices, asks the integer master, or tries a proof. Nobody
+waits for anybody: this process takes what the others found when their turn is over, and lets them
+go on.
 """
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 
 from alloc.models.malleable.data import SlotData
 from alloc.solving.malleable.column_generation import Relaxation
 from alloc.solving.malleable.improvement import Improver, Plan
-from alloc.solving.malleable.insertion import Builder, value_of
+from alloc.solving.malleable.insertion import Builder
 from alloc.solving.outcome import Progress, Settings
 from alloc.solving.team import Team
 
-_TURN_S = 5.0
-"""Longest turn of a search here, seconds: Ctrl-C loses what the others found in theirs."""
+_TURN_S = 3.0
+"""Turn of a search, seconds: Ctrl-C loses what the others found in theirs."""
+_MAX_TURNS = 3
+"""So many times as long others search at most while a proof is tried here."""
 
 
 @dataclass(frozen=True)
@@ -55,28 +60,33 @@ class Companions:
         self._report = report
         self.team = Team(workers, report)
         self._known: Known | None = None
-        self._asked = False
+        self._over_at: float | None = None
+        """When the turn of the others is over, by `time.perf_counter`; None: they have none."""
 
-    def ask(self, improver: Improver, seconds: float) -> None:
+    def ask(self, improver: Improver, seconds: float = _TURN_S) -> None:
         """Let the others search from the incumbent, unless they still do.
 
         Parameters
         ----------
         improver
-            The search here.
+            The search here, which takes what the others found before.
         seconds
-            For how long, seconds.
+            For how long, seconds; no less than a turn and no more than a few.
         """
-        if self.team.others and not self._asked:
-            given = (improver.plan, improver.target, seconds)
-            self.team.ask(_search, improver.settings, self._known_of(improver), *given)
-            self._asked = True
+        if not self.team.others or (self._over_at or 0.0) > time.perf_counter():
+            return
+        self.take(improver)
+        seconds = min(max(seconds, _TURN_S), _MAX_TURNS * _TURN_S)
+        improver.gains.clear()
+        given = (improver.plan, improver.target, seconds)
+        self.team.ask(_search, improver.settings, self._known_of(improver), *given)
+        self._over_at = time.perf_counter() + seconds
 
     def take(self, improver: Improver) -> None:
         """Let the search here take what the others found, when they are done or time is up."""
-        self._asked = False
-        for plan in self.team.collect():
-            if plan is not None and improver.adopt(plan):
+        self._over_at = None
+        for plan, gains in self.team.collect():
+            if gains and improver.merge(plan, gains):
                 self._report(f"neighbourhood search, another worker: {improver.value:.4f}")
 
     def search(self, improver: Improver, seconds: float) -> None:
@@ -91,16 +101,19 @@ class Companions:
         """
         left = improver.settings.seconds_left
         stop = max(left() - seconds, 0.0)
-        while self.team.others and improver.value > improver.target and left() > stop:
-            before = improver.value
-            turn_s = min(left() - stop, _TURN_S)
-            self.ask(improver, turn_s)
+        while improver.value > improver.target and left() > stop:
+            self.ask(improver)
+            turn_s = left() - stop
+            if self.team.others:
+                turn_s = min(turn_s, _TURN_S)
+            ends = left() - turn_s
             improver.search(turn_s, self._report)
-            self.take(improver)
-            if improver.value >= before:
-                return
-        if not self.team.others:
-            improver.search(max(left() - stop, 0.0), self._report)
+            if left() > ends:
+                # It knows of nothing more to try: others may.
+                before = improver.value
+                self.take(improver)
+                if improver.value >= before:
+                    return
 
     def _known_of(self, improver: Improver) -> Known:
         if self._known is None or self._known.relaxation is not improver.relaxation:
@@ -111,10 +124,10 @@ class Companions:
 
 def _search(
     known: Known, settings: Settings, plan: Plan, target: float, seconds: float
-) -> Plan | None:
-    """Return a better plan of a turn in a worker, or None."""
+) -> tuple[Plan, list[Plan]]:
+    """Return where a turn in a worker ends, and what each better plan on the way changed."""
     builder = Builder(known.data, known.num_slots)
     improver = Improver(known.data, builder, known.relaxation, plan, settings)
     improver.target = target
     improver.search(seconds, lambda line: None)
-    return improver.plan if improver.value < value_of(known.data, plan) else None
+    return improver.plan, improver.gains

@@ -3,13 +3,15 @@
 Incumbents come from three sources. Insertion in the order of the linear master's completions, with
 its prices as the value of capacity to later jobs (LP-guided list scheduling). The integer master
 over the generated columns. And large-neighbourhood search: take some jobs out, put them back
-better, either one by one at prices or all at once by the integer master.
+better, either one by one at prices, or all at once by a linear master of their own that is followed
+(`alloc.solving.malleable.dive`) or by the integer master.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import cached_property
 
 import numpy as np
 
@@ -17,20 +19,43 @@ from alloc.backends import SolverOptions
 from alloc.formulation import Array
 from alloc.models.malleable.data import SlotData
 from alloc.solving.malleable.column_generation import Relaxation
+from alloc.solving.malleable.dive import Dive
 from alloc.solving.malleable.insertion import Builder, value_of
+from alloc.solving.malleable.joint_pricing import ROOM
 from alloc.solving.malleable.master import Column, solve_integer_master
-from alloc.solving.malleable.reinsertion import Reinsertion
+from alloc.solving.malleable.reinsertion import GAIN, Reinsertion
 from alloc.solving.outcome import Settings
 
 Plan = dict[int, Column]
 _PRICE_FACTORS = (1.0, 0.9, 1.1, 0.75, 0.5, 0.25, 0.0)
 _FEW_LEFT = 0.5
 """Share of the jobs up to which those that the linear master splits are the only ones inserted."""
-_ROOM = 1e-6
-"""Slack of use against capacity, as in the insertion."""
 _SUBPROBLEM_SECONDS = 5.0
+_WIDE, _CHOSEN = 24, 4
+"""Jobs that the integer master chooses for, and of how many rounds one is such a choice."""
+_NEAR_BOUND = 1e-3
+"""Gap from which on that is worth it beside dives, which find most of what is farther away."""
 _LONG_SIZES = (2, 40)
 """Range of neighbourhood sizes where insertion is quick."""
+_FEW_SIZES, _INSERTED = (2, 4), 6
+"""Range of sizes of the neighbourhoods that are inserted one by one between two dives, and how many
+there are: larger ones gain nothing in a full schedule, and so many take a fifth of a dive."""
+_DIVE_SIZES = (8, 14)
+"""Range of sizes of the neighbourhoods that dives choose for at first; smaller ones gain less, and
+larger ones take more than a second each."""
+_IDLE_DIVES = 60
+"""Dives without a better schedule after which they choose for two jobs more."""
+_WORSE = 0.15
+"""Share of the gap by which dives may leave the best schedule: of 0, 0.05, 0.15 and 0.4 the one
+with the best schedules after 40 seconds of CPU on elastic-medium/07."""
+_NEAR, _SHARING = 0.5, 0.8
+"""Draws below which a dive is for jobs that complete at about the same moment, and for jobs that
+run at the same time; the others are for jobs that all cost more than they need."""
+
+
+def _changes(plan: Plan, other: Plan) -> Plan:
+    """Return what another plan has that one has not."""
+    return {job: column for job, column in other.items() if column is not plan.get(job)}
 
 
 def guided_plans(
@@ -68,7 +93,7 @@ def _rounded(builder: Builder, relaxation: Relaxation) -> tuple[Plan, Array]:
         column = relaxation.columns[i]
         if relaxation.z[i] < 0.5:
             break
-        if column.job not in plan and (column.use <= room.ravel()[column.rows] + _ROOM).all():
+        if column.job not in plan and (column.use <= room.ravel()[column.rows] + ROOM).all():
             builder.take(room, column)
             plan[column.job] = column
     return plan, room
@@ -82,7 +107,7 @@ class Improver(Reinsertion[Column, Array]):
     data
         The instance on its slots.
     builder
-        Inserts single jobs.
+        Inserts single jobs, and prices profiles.
     relaxation
         Columns and prices.
     plan
@@ -90,6 +115,8 @@ class Improver(Reinsertion[Column, Array]):
     settings
         Limits and seed.
     """
+
+    builder: Builder
 
     def __init__(
         self,
@@ -109,13 +136,43 @@ class Improver(Reinsertion[Column, Array]):
             self._remember(column)
         self.target = -np.inf
         """Value at which the search may stop."""
+        self.gains: list[Plan] = []
+        """What each better schedule of a search changed, since the list was last emptied."""
+        self._walk: tuple[Plan, Plan] | None = None
+        """The incumbent when the last search ended, and where dives had got to, maybe worse."""
+        self._idle, self._size = 0, 8
+        """Rounds without a better schedule, and jobs that are inserted together."""
 
     def adopt(self, plan: Plan) -> bool:
         """Take a plan as the incumbent if it is better; its columns are kept in any case."""
-        for job, column in plan.items():
-            if column is not self.plan.get(job):
-                self._remember(column)
+        for column in _changes(self.plan, plan).values():
+            self._remember(column)
         return super().adopt(plan)
+
+    def merge(self, plan: Plan, gains: Sequence[Plan]) -> bool:
+        """Take what another search found from the same plan, beside what was found here since.
+
+        Parameters
+        ----------
+        plan
+            Where the other stands.
+        gains
+            What it changed on the way.
+        """
+        own = list(self.gains)
+        better = self.adopt(self._with(self.plan, gains))
+        return self.adopt(self._with(plan, own)) or better
+
+    def _with(self, plan: Plan, gains: Sequence[Plan]) -> Plan:
+        """Return a plan with the changes to another one that fit into it and make it better."""
+        for changed in gains:
+            room = self.builder.room_of(own for job, own in plan.items() if job not in changed)
+            for column in changed.values():
+                self.builder.take(room, column)
+            better = {**plan, **changed}
+            if room.min() >= -ROOM and value_of(self.data, better) < value_of(self.data, plan):
+                plan = better
+        return plan
 
     def integer_master(self, seconds: float) -> bool:
         """Choose the best schedule among all columns known, where they are worth it."""
@@ -123,34 +180,151 @@ class Improver(Reinsertion[Column, Array]):
             return False
         return self._reselect(list(range(self.data.num_jobs)), seconds)
 
+    @property
+    def dives(self) -> bool:
+        """Whether some jobs can be chosen for by a linear master of their own."""
+        return self.relaxation.mastered and not self.data.target.links_jobs
+
     def search(self, seconds: float, report: Callable[[str], None]) -> None:
-        """Improve the incumbent until the target is met or time is up."""
+        """Improve the incumbent until the target is met, time is up, or nothing helps any more."""
         stop = max(self.settings.seconds_left() - seconds, 0.0)
-        rounds = idle = 0
-        reported = self.value
-        size = min(self.data.num_jobs, 8)
+        record, rounds = self.plan, 0
+        if not self.dives:
+            self._idle = 0
+        elif self._walk is not None and self._walk[0] is record:
+            self.plan = self._walk[1]
         # Without a linear master, columns are few and insertion is quick: choose less, insert more.
         long = not self.relaxation.mastered
-        every, most = (60, math.inf) if long else (4, 400)
-        patience = min(20 * self.data.num_jobs, most)
-        while self.value > self.target and self.settings.seconds_left() > stop:
-            rounds += 1
-            if long:
-                size = min(self.data.num_jobs, int(self.rng.integers(*_LONG_SIZES)))
-            jobs = self.neighbourhood(size)
-            better = self.reinsert(jobs)
-            if rounds % every == 0:
-                left = self.settings.seconds_left() - stop
-                wide = self.neighbourhood(min(self.data.num_jobs, 24 if long else 3 * size))
-                better |= self._reselect(wide, min(_SUBPROBLEM_SECONDS, left))
-            idle = 0 if better else idle + 1
-            if self.value < reported:
-                reported = self.value
-                report(f"neighbourhood search, round {rounds}: {self.value:.4f}")
-            if idle and idle % 40 == 0 and not long:
-                size = min(self.data.num_jobs, size + 4)
-            if idle > patience:
+        patience = min(20 * self.data.num_jobs, math.inf if long else 400)
+        try:
+            while self._idle <= patience and self.settings.seconds_left() > stop:
+                least = value_of(self.data, record)
+                if least <= self.target:
+                    break
+                rounds += 1
+                near = least - self.relaxation.bound <= _NEAR_BOUND * abs(least)
+                if self.dives and not (near and rounds % _CHOSEN == 0):
+                    better = self._dive_round(least, stop)
+                elif self.dives:
+                    better = self._choose_wide(record, stop)
+                else:
+                    better = self._choice_round(rounds, stop)
+                self._idle = 0 if better else self._idle + 1
+                if better:
+                    self.gains.append(_changes(record, self.plan))
+                    record = self.plan
+                if self.value < least and better:
+                    report(f"neighbourhood search, round {rounds}: {self.value:.4f}")
+        finally:
+            if self.value < value_of(self.data, record):  # interrupted in the middle of a round
+                record = self.plan
+            self._walk = record, self.plan
+            self.plan = record
+
+    def _choice_round(self, rounds: int, stop: float) -> bool:
+        """Insert some jobs again, and every few rounds choose among the known columns of more."""
+        num_jobs, long = self.data.num_jobs, not self.relaxation.mastered
+        if long:
+            size = min(num_jobs, int(self.rng.integers(*_LONG_SIZES)))
+        else:
+            self._size += 4 if self._idle and self._idle % 40 == 0 else 0
+            size = min(num_jobs, self._size)
+        better = self.reinsert(self.neighbourhood(size))
+        if rounds % (60 if long else _CHOSEN) == 0:
+            left = self.settings.seconds_left() - stop
+            wide = self.neighbourhood(min(num_jobs, _WIDE if long else 3 * size))
+            better |= self._reselect(wide, min(_SUBPROBLEM_SECONDS, left))
+        return better
+
+    def _choose_wide(self, record: Plan, stop: float) -> bool:
+        """Choose among the known columns of many jobs of the best plan, and go on from there."""
+        self.plan = record
+        left = self.settings.seconds_left() - stop
+        wide = self.neighbourhood(min(self.data.num_jobs, _WIDE))
+        return self._reselect(wide, min(_SUBPROBLEM_SECONDS, left))
+
+    def _dive_round(self, least: float, stop: float) -> bool:
+        """Insert a few jobs again and again, then choose for more of them by a dive.
+
+        The plan may get worse by a share of the gap of the best one, whose value is `least`; return
+        whether it gets better than that.
+        """
+        num_jobs = self.data.num_jobs
+        for _ in range(_INSERTED):
+            if self.settings.seconds_left() <= stop:
                 break
+            size = min(num_jobs, int(self.rng.integers(*_FEW_SIZES, endpoint=True)))
+            self.reinsert(self.neighbourhood(size))
+        size = int(self.rng.integers(*_DIVE_SIZES, endpoint=True)) + 2 * (self._idle // _IDLE_DIVES)
+        allowed = least + _WORSE * max(least - self.relaxation.bound, 0.0)
+        self._dive(self._competitors(min(num_jobs, size)), max(allowed - self.value, 0.0))
+        return self.value < least - GAIN
+
+    def _dive(self, jobs: list[int], worse: float) -> None:
+        """Choose for some jobs by a linear master of their own; they may cost more by so much."""
+        last = max(column.profile.completion for column in self.plan.values())
+        room = self.room_without(jobs)[: math.ceil(last) + 1]
+        flat = room.ravel()
+        mine = [self.plan[j] for j in jobs]
+        known = [
+            column
+            for j in jobs
+            for column in self.pool[j]
+            if column.rows[-1] < len(flat) and (column.use <= flat[column.rows] + ROOM).all()
+        ]
+        # A dive that has begun goes on after its turn is over: half of one is worth nothing.
+        dive = Dive(self.data, self.builder, jobs, room, [*mine, *known], self.settings)
+        found = dive.run(sum(column.cost for column in mine) + worse)
+        if found is not None:
+            for column in found.values():
+                self._remember(column)
+            self.plan = {**self.plan, **found}
+
+    def _competitors(self, size: int) -> list[int]:
+        """Draw jobs that stand in the way of one that costs more than it need, or share a slot.
+
+        What a plan costs above the bound of the prices are these two: jobs whose profiles are not
+        their cheapest ones, and capacity that nobody takes though it has a price.
+        """
+        plan = [self.plan[j] for j in range(self.data.num_jobs)]
+        excess = np.maximum([self._reduced_cost(column) for column in plan] - self._least, 0.0)
+        left = np.maximum(self.room_without([]), 0.0) * self.relaxation.prices
+        unused = left.sum(axis=1)
+        # Any job may be the one.
+        chance = excess + 0.1 * excess.mean() + 1e-9
+        if self.rng.random() * (unused.sum() + chance.sum()) < unused.sum():
+            moment = int(self.rng.choice(len(unused), p=unused / unused.sum()))
+            there = [moment in column.rows // left.shape[1] for column in plan]
+            rank = self.rng.random(len(plan)) - np.array(there)
+            return sorted(np.argsort(rank, kind="stable")[:size].tolist())
+        chance /= chance.sum()
+        first, draw = int(self.rng.choice(len(plan), p=chance)), self.rng.random()
+        if draw < _NEAR:
+            completion = np.array([column.profile.completion for column in plan])
+            spread = self.rng.random(len(plan)) * 0.3 * completion.max()
+            rank = np.abs(completion - completion[first]) + spread
+        elif draw < _SHARING:
+            shared = [np.isin(plan[first].rows, column.rows).sum() for column in plan]
+            rank = -np.array(shared) * self.rng.random(len(plan))
+        else:
+            rank = self.rng.exponential(1 / chance)
+        rank[first] = -np.inf
+        return sorted(np.argsort(rank, kind="stable")[:size].tolist())
+
+    def _reduced_cost(self, column: Column) -> float:
+        return column.cost + float(self._prices[column.rows] @ column.use)
+
+    @cached_property
+    def _prices(self) -> Array:
+        return self.relaxation.prices.ravel()
+
+    @cached_property
+    def _least(self) -> Array:
+        """The least that each job pays at the prices, among the generated columns, shape (J,)."""
+        least = np.full(self.data.num_jobs, np.inf)
+        for column in self.relaxation.columns:
+            least[column.job] = min(least[column.job], self._reduced_cost(column))
+        return least
 
     def _remember(self, column: Column) -> None:
         key = (column.job, column.profile.key())
@@ -166,7 +340,7 @@ class Improver(Reinsertion[Column, Array]):
         start: list[int] = []
         for j in jobs:
             for column in self.pool[j]:
-                if (column.use <= flat[column.rows] + _ROOM).all():
+                if (column.use <= flat[column.rows] + ROOM).all():
                     if column is self.plan[j] or column.profile == self.plan[j].profile:
                         start.append(len(columns))
                     columns.append(column)

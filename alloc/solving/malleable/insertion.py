@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,6 +13,7 @@ from alloc.models.malleable.costs import JobCosts
 from alloc.models.malleable.data import Index, SlotData
 from alloc.models.malleable.profiles import Pricing, Solved, never
 from alloc.solving.malleable.counted import insert_counted, is_counted
+from alloc.solving.malleable.joint_pricing import ROOM, JointPricing
 from alloc.solving.malleable.master import Column, make_column
 from alloc.solving.malleable.quick_insertion import earliest_profile, is_exact
 
@@ -36,6 +37,10 @@ class Builder:
         for g, (_, jobs) in enumerate(self.pricing.groups):
             self.group_of[jobs] = g
         self.counted = [is_counted(data, j) for j in range(data.num_jobs)]
+
+    def together(self, jobs: Sequence[int]) -> JointPricing:
+        """Return the programs of some jobs side by side, for `cheapest`."""
+        return JointPricing(self.pricing, jobs)
 
     def empty(self) -> Array:
         """Return the capacity of an empty schedule, shape (slots, R)."""
@@ -87,7 +92,7 @@ class Builder:
         for program in self.pricing.programs(key, np.array([job]), "upper"):
             use = program.table.use[program.columns]
             cost = prices @ use.T
-            full = (room[:, None, :] < use[None, :, :] - 1e-6).any(axis=2)
+            full = (room[:, None, :] < use[None, :, :] - ROOM).any(axis=2)
             cost[full] = np.inf
             solved = program.solve(cost, release, last_free=False)
             value = solved.cost(release, work, started)
@@ -97,6 +102,52 @@ class Builder:
             return None
         profile = best[1].profile(release, work, started)
         return None if profile is None else make_column(self.data, job, profile)
+
+    def cheapest(
+        self, jobs: Sequence[int], room: Array, prices: Array, joint: JointPricing
+    ) -> list[Column]:
+        """Return for each of some jobs the cheapest column that fits into the room alone.
+
+        Jobs that are alike are priced together. A job that does not fit has none.
+
+        Parameters
+        ----------
+        jobs
+            Positions of the jobs.
+        room, prices
+            As of `insert`.
+        joint
+            The programs of these jobs and others side by side (`together`).
+        """
+        together = [job for job in jobs if job in joint.jobs]
+        profiles = joint.cheapest(together, room, prices) if together else {}
+        found = [make_column(self.data, job, profile) for job, profile in profiles.items()]
+        alike: dict[int, list[int]] = {}
+        for job in jobs:
+            if job in joint.jobs:
+                continue
+            if self.counted[job]:
+                own = insert_counted(self.data, job, room, prices, self.job_costs)
+                found += [] if own is None else [make_column(self.data, job, own)]
+            else:
+                alike.setdefault(int(self.group_of[job]), []).append(job)
+        for group, members in alike.items():
+            key, _ = self.pricing.groups[group]
+            positions = np.array(members)
+            first = min(int(self.data.release[positions].min()), len(room))
+            solved = []
+            for program in self.pricing.programs(key, positions, "upper"):
+                use = program.table.use[program.columns]
+                cost = prices @ use.T
+                cost[(room[:, None, :] < use[None, :, :] - ROOM).any(axis=2)] = np.inf
+                solved.append(program.solve(cost, first, last_free=False))
+            cheapest = self.pricing.profiles_of(positions, solved)
+            found += [
+                make_column(self.data, job, profile)
+                for job, profile in zip(members, cheapest, strict=True)
+                if profile is not None
+            ]
+        return found
 
     def _slots_worth(self, job: int, room: Array, prices: Array) -> int:
         """Return up to which slot a completion may be cheaper than an early one with its prices."""

@@ -26,7 +26,7 @@ from alloc.models.malleable.data import SlotData
 from alloc.solving.malleable.insertion import value_of
 from alloc.solving.outcome import Settings
 
-_GAIN = 1e-9
+GAIN = 1e-9
 """Differences of value that count, where costs are about 1: less is rounding."""
 
 
@@ -121,9 +121,9 @@ class Reinsertion(Generic[Column, Room]):
         whose jobs complete earlier is better, for it leaves more room.
         """
         gain = self.value - value_of(self.data, plan)
-        better = gain > _GAIN
+        better = gain > GAIN
         if not better and self.data.target.peaks and gain >= 0:
-            better = self._steering(plan) < self._steering(self.plan) - _GAIN
+            better = self._steering(plan) < self._steering(self.plan) - GAIN
         if better:
             self.plan = plan
         return better

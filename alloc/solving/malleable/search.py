@@ -44,6 +44,9 @@ _MAX_AIMS, _NEARER = 4, 4.0
 """How often a proof aims nearer to the bound, and how many times nearer."""
 _FIRST_SHARE, _GUIDED_SHARE = 0.3, 0.3
 """Shares of the time left after which the first schedule, and those guided by prices, hurry."""
+_MASTER_SHARE, _DIVES_SHARE = 0.3, 0.03
+"""Shares of the time left for the integer master over all columns, the second where dives find
+better schedules than it does."""
 _MEANWHILE_SHARE = 0.1
 """Share of the time left for which other workers search while this one asks the integer master and
 searches for the first time: about as long as that takes."""
@@ -182,7 +185,8 @@ class Search:
         # No worker starts for what is proved by now.
         self.companions.ask(improver, _MEANWHILE_SHARE * self.settings.seconds_left())
         improver.target = self.bound * (1 + OPTIMALITY_GAP)
-        improver.integer_master(0.3 * self.settings.seconds_left())
+        share = _DIVES_SHARE if improver.dives else _MASTER_SHARE
+        improver.integer_master(share * self.settings.seconds_left())
         self._adopt(improver)
         self.report(f"integer master: {self.value:.4f}, gap {self.gap:.3%}")
         if any(job.restart_cost_s > 0 for job in self.data.instance.jobs):
@@ -191,7 +195,7 @@ class Search:
         # Attempts at the proof and short searches in turn: each makes the other cheaper.
         share = 0.05
         while self.gap > OPTIMALITY_GAP and not self.settings.time_is_up():
-            if self._prove(relaxation) or share >= 1.0:
+            if self._prove(relaxation):
                 break
             improver.adopt(self.plan)
             improver.target = self.bound * (1 + OPTIMALITY_GAP)
@@ -199,6 +203,8 @@ class Search:
                 self.companions.search(improver, share * self.settings.seconds_left())
             finally:  # also at Ctrl-C
                 self._adopt(improver)
+            if share >= 1.0:
+                break
             share = min(2 * share, 1.0)
             # For as long as the next proof and search take.
             self.companions.ask(improver, share * self.settings.seconds_left())

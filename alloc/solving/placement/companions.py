@@ -26,13 +26,16 @@ from alloc.solving.team import Team
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
-_KICKS = 20
-"""Kicks of another search until there are prices: five seconds of CPU, half of what pricing, first
-dives and first moves of gangs take here."""
-_EVERY, _TURNS = 2, 4
-"""Turns of the search here between two exchanges, and choices among patterns that another makes in
-that time: two to six seconds of CPU on 50 to 100 hosts, where here bounds and gangs that move make
-two turns take five to ten. The search here must not wait: it alone has the bounds."""
+_KICKS = 25
+"""Kicks of another search until there are prices: three seconds of CPU on 100 hosts, as long as
+first exchanges and pricing take here."""
+_DIVED = 10
+"""Choices among patterns that it makes after its dives, while this one dives, sharpens the bound
+once, and lets gangs move: fifteen seconds, for the first choices of all hosts take longest."""
+_CHOICES = 6
+"""Choices that it makes for each step of the bound here, besides the one that is made here, too: on
+100 hosts a choice takes 0.25 seconds of CPU by then, and a step 1 to 4. The search here must not
+wait: it alone has the bounds."""
 _GANG_TRIES = 100
 """Vain tries to put whole jobs elsewhere in a turn, as in a turn of the search here."""
 
@@ -75,7 +78,6 @@ class Companions:
         self._report = report
         self.team = Team(workers, report)
         self._known = Known(best.problem, best.level)
-        self._turns = 0
 
     @property
     def others(self) -> int:
@@ -84,24 +86,26 @@ class Companions:
 
     def begin(self, settings: Settings, bound: float) -> None:
         """Let the others kick, until patterns are priced here."""
-        self._ask(_kick, settings, bound)
+        self._ask(_choose, settings, bound, None, _KICKS)
 
-    def exchange(self, search: Search) -> None:
+    def exchange(self, search: Search, steps: int, size: int | None) -> None:
         """Take what the others found, and let them go on from the best with the prices there are.
 
         Parameters
         ----------
         search
-            The search here, which calls this at the end of each of its turns.
+            The search here.
+        steps
+            Steps for the bound that it makes until the next exchange.
+        size
+            Hosts that choose their patterns together; None where it dives now.
         """
-        self._turns += 1
-        if self._turns % _EVERY:
-            return
         self.collect()
         known = self._known
         if known.generated is not search.generated or known.relaxation is not search.relaxation:
             self._known = replace(known, relaxation=search.relaxation, generated=search.generated)
-        self._ask(_choose, search.settings, search.bound)
+        turns = _DIVED if size is None else 1 + _CHOICES * steps
+        self._ask(_choose, search.settings, search.bound, size, turns)
 
     def collect(self) -> None:
         """Let the incumbent take what the others found."""
@@ -142,26 +146,22 @@ class Companions:
 
     def _ask(
         self,
-        function: Callable[[Known, Settings, csr_array, float], csr_array | None],
+        function: Callable[..., csr_array | None],
         settings: Settings,
         bound: float,
+        *given: int | None,
     ) -> None:
         if self.others and settings.seconds_left() > 0:
-            self.team.ask(function, settings, self._known, self._best.counts, bound)
+            self.team.ask(function, settings, self._known, self._best.counts, bound, *given)
 
 
-def _kick(known: Known, settings: Settings, counts: csr_array, bound: float) -> csr_array | None:
-    """Search without prices."""
-    return _search(known, settings, counts, bound, _KICKS)
-
-
-def _choose(known: Known, settings: Settings, counts: csr_array, bound: float) -> csr_array | None:
-    """Search among patterns."""
-    return _search(known, settings, counts, bound, _TURNS)
-
-
-def _search(
-    known: Known, settings: Settings, counts: csr_array, bound: float, turns: int
+def _choose(
+    known: Known,
+    settings: Settings,
+    counts: csr_array,
+    bound: float,
+    size: int | None,
+    turns: int,
 ) -> csr_array | None:
     """Return the best placement of some turns of a search, None if it is not better."""
     best = _incumbent(known, settings, counts)
@@ -171,7 +171,7 @@ def _search(
     search = Search(
         known.problem, known.level, best, bound, settings, lambda line: None, OPTIMALITY_GAP
     )
-    search.go_on(known.relaxation, known.generated, turns)
+    search.go_on(known.relaxation, known.generated, size, turns)
     return best.counts if best.cost < cost else None
 
 

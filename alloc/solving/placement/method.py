@@ -351,9 +351,7 @@ class _Solve:
 
         def rearrange(clock: Clock) -> None:
             self._prove_by(search.bound, "recomputed")
-            if self._whole_jobs:
-                gangs.run(clock, self.bound, _TURN)
-            companions.exchange(search)
+            gangs.run(clock, self.bound, _TURN)
 
         if not self._split:
             companions.gangs(gangs, self.settings, self.bound, _PATIENCE)
@@ -368,7 +366,8 @@ class _Solve:
             self.settings,
             self.report,
             OPTIMALITY_GAP,
-            rearrange if self._whole_jobs or companions.others else None,
+            rearrange if self._whole_jobs else None,
+            (lambda *given: companions.exchange(search, *given)) if companions.others else None,
         )
         companions.begin(self.settings, self.bound)
         try:

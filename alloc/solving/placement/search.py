@@ -15,7 +15,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from itertools import islice
+from functools import partial
+from itertools import chain, islice
 
 import numpy as np
 
@@ -38,6 +39,7 @@ from alloc.solving.placement.improvement import Improver
 from alloc.solving.placement.incumbent import Incumbent
 from alloc.solving.placement.neighbourhood import Neighbourhood
 from alloc.solving.placement.pattern_master import Generated
+from alloc.solving.placement.regions import in_regions, region
 from alloc.solving.placement.relaxation import Relaxation, Weights, relax
 from alloc.solving.placement.relocation import relocate
 from alloc.solving.placement.sampling import around, components, mixed_parts
@@ -66,9 +68,6 @@ _DEALT_NODES = 500
 """Most nodes of the search tree for that, about two seconds."""
 _REGION = 40
 """Hosts that are kicked together when there are many."""
-_REGION_SETTLED = 80
-"""Hosts that are settled together then: the whole takes several times as long, for a gain that
-patterns make anyway."""
 _DIVERS = 500
 """Hosts that dive together: their linear program takes seconds."""
 _CHOOSERS = 250
@@ -84,6 +83,7 @@ _AGAIN = 0.5
 """Share of the gangs that may move where all together did not help."""
 _PATTERNS_PER_HOST = 40
 _LEAST_CHOICE = 30
+_MOVED = "jobs put elsewhere"
 _WORTH_SAYING = 0.002
 """Share by which a bound must have risen to be reported by itself."""
 
@@ -109,6 +109,9 @@ class Search:
         Relative gap at which the search ends.
     rearrange
         Improves the incumbent by other means for a turn that a clock may end, or None.
+    meet
+        Lets the incumbent take what other searches found, and them go on for about as long as so
+        many steps for the bound take here; with hosts that choose together, or None to dive first.
     """
 
     def __init__(
@@ -121,6 +124,7 @@ class Search:
         report: Report,
         gap: float,
         rearrange: Callable[[Clock], None] | None = None,
+        meet: Callable[[int, int | None], None] | None = None,
     ) -> None:
         self.problem = problem
         self.level = level
@@ -130,12 +134,14 @@ class Search:
         self.report = report
         self.gap = gap
         self.rearrange = rearrange
+        self.meet = meet
         self.rng = np.random.default_rng(settings.seed)
         self.relaxation: Relaxation | None = None
         self.generated: Generated | None = None
         self.levels = [*(held.level for held in settings.held), level]
         self._said = bound
-        self._size = min(_CHOOSERS, problem.instance.topology.num_hosts)
+        self.size = min(_CHOOSERS, problem.instance.topology.num_hosts)
+        """Hosts that choose their patterns together."""
         self._spread, self._failures = 0.1, 0
         self._leaving: frozenset[int] = frozenset()
         self._tried: tuple[frozenset[int], float] | None = None
@@ -173,16 +179,26 @@ class Search:
             self.state.price = price
             self._hand_over()
 
-    def go_on(self, relaxation: Relaxation | None, generated: Generated | None, turns: int) -> None:
-        """Search for some turns from what another search priced, to which bounds are left."""
+    def go_on(
+        self,
+        relaxation: Relaxation | None,
+        generated: Generated | None,
+        size: int | None,
+        turns: int,
+    ) -> None:
+        """Search for some turns from what another search priced; without a size, dive first."""
         self.relaxation, self.generated = relaxation, generated
         guide = self._guide()
+        if guide is None:
+            steps = chain.from_iterable(self._without_prices() for _ in range(turns))
+        else:
+            self.size = size or self.size
+            dives = self._dive(guide) if size is None else ()
+            steps = chain(dives, chain.from_iterable(self._choose(guide) for _ in range(turns)))
         try:
-            for _ in range(turns):
-                for _ in self._choose(guide) if guide is not None else self._without_prices():
-                    if self.done:
-                        return
-                self._kick()
+            for _ in steps:
+                if self.done:
+                    break
         except OutOfTime:
             pass  # the limit of the search that asked for this one
         finally:
@@ -200,25 +216,31 @@ class Search:
         yield
         guide, sharper = self._guide(), self._sharper()
         if guide is not None:
+            self._meet(0, dived=False)
+            guide = self._guide() or guide
             yield from self._dive(guide)
             for bound in islice(sharper, 1):
                 self._raise_bound(bound)
                 yield
             guide = self._relocate(guide)
             yield
-        vain = 0
+        vain, rising = 0, True
         while True:
             value = self.best_value
             yield from self._choose(guide) if guide is not None else self._without_prices()
             # The longer nothing better is found, the more there is to gain in the bound.
             vain = 0 if self.best_value < value - GAIN else min(vain + 1, _MAX_VAIN)
+            if self._meet(1 + vain if rising else 0):
+                guide = self._guide()
+            rising = False
             for bound in islice(sharper, 1 + vain):
+                rising = True
                 self._raise_bound(bound)
                 yield
             if guide is not None and vain and vain % _RELOCATED == 0:
                 guide = self._relocate(guide)
                 yield
-            if self.rearrange is not None and self._rearrange():
+            if self.rearrange and self._better_by(partial(self.rearrange, self.clock), _MOVED):
                 guide = self._guide()
 
     def _keep(self, what: str) -> bool:
@@ -254,7 +276,7 @@ class Search:
         else:
             self._settle("exchanges")
         if state.cost.used > 0:
-            for hosts in self._regions(math.ceil(len(state.capacity) / _REGION_SETTLED)):
+            for hosts in in_regions(self.state, self.rng):
                 self._in_part(hosts, lambda improver: improver.empty_hosts())
                 self._keep("hosts emptied")
         if price > 0 and len(state.capacity) <= _DEAR_HOSTS:
@@ -264,16 +286,13 @@ class Search:
                 state.refresh()
                 self._settle()
             self._keep("exchanges from dear moves")
-            self._return_if_worse()
+            if state.value > self.best_value + GAIN:
+                state.restore(self.best)
         if len(state.capacity) <= _FEW_HOSTS:
             for _ in range(_EARLY_KICKS):
                 if self.done:
                     break
                 self._kick()
-
-    def _return_if_worse(self) -> None:
-        if self.state.value > self.best_value + GAIN:
-            self.state.restore(self.best)
 
     def _settle(self, what: str = "", hosts: Counts | None = None) -> None:
         """Exchange until nothing gains, on some hosts or on all; keep what has a name."""
@@ -290,17 +309,8 @@ class Search:
     def _settle_by_regions(self, what: str) -> None:
         """Exchange until nothing gains within regions, which is soon done; keep each step."""
         Improver(self.state, self.rng, self.clock).descend()
-        for hosts in self._regions(math.ceil(len(self.state.capacity) / _REGION_SETTLED)):
+        for hosts in in_regions(self.state, self.rng):
             self._settle(what, hosts)
-
-    def _regions(self, number: int) -> list[Counts]:
-        """Return all hosts in so many parts, hosts of a domain together."""
-        state = self.state
-        order = self.rng.permutation(len(state.blocks))
-        place = [
-            order[min(own, key=lambda b: len(state.blocks[b].hosts))] for own in state.blocks_of
-        ]
-        return np.array_split(np.lexsort((self.rng.random(len(place)), place)), number)
 
     def _in_part(self, hosts: Counts, act: Callable[[Improver], None]) -> None:
         """Act on some hosts alone, and take over what is better."""
@@ -315,7 +325,7 @@ class Search:
         num_hosts = len(self.state.capacity)
         hosts = np.arange(num_hosts)
         if num_hosts > _FEW_HOSTS:
-            hosts = self._region(_REGION)
+            hosts = region(self.state, _REGION, self.rng)
         slack = 0.002 * self.best_value / num_hosts * len(hosts)
         self._in_part(hosts, lambda improver: improver.kick_and_settle(3, slack, 3))
         self._keep("kicks")
@@ -324,27 +334,12 @@ class Search:
         """Deal the tasks of a few hosts out anew, exactly."""
         if self.clock() <= 0:
             return
-        region = self._region(3 * _FEW_DEALT)
-        size = min(len(region), _FEW_DEALT)
-        chosen = self.rng.choice(region, size, replace=False)
+        near = region(self.state, 3 * _FEW_DEALT, self.rng)
+        chosen = self.rng.choice(near, min(len(near), _FEW_DEALT), replace=False)
         Neighbourhood(self.state, chosen.tolist()).solve(
             self.clock(), self.settings.seed, nodes=_DEALT_NODES
         )
         self._keep("hosts dealt out anew")
-
-    def _region(self, size: int) -> Counts:
-        """Return hosts to search together: whole domains of blocks first, costly hosts rather."""
-        state, num_hosts = self.state, len(self.state.capacity)
-        weight = state.host_cost + state.host_cost.mean() + 1e-9
-        chosen: set[int] = set()
-        for h in self.rng.choice(num_hosts, num_hosts, replace=False, p=weight / weight.sum()):
-            chosen.add(int(h))
-            for b in state.blocks_of[int(h)]:
-                if b and len(state.blocks[b].hosts) <= size // 2:
-                    chosen.update(state.blocks[b].hosts.tolist())
-            if len(chosen) >= size:
-                break
-        return np.array(sorted(chosen), dtype=np.int64)
 
     def _bound_roughly(self) -> None:
         """See what hosts may follow, and take the bounds that are had at once."""
@@ -450,8 +445,8 @@ class Search:
         """Let hosts choose patterns anew, settle, and kick where that does not help."""
         num_hosts = len(self.state.capacity)
         parts = [
-            np.sort(self.rng.choice(num_hosts, self._size, replace=False))
-            for _ in range(1 if self._size >= num_hosts else 4)
+            np.sort(self.rng.choice(num_hosts, self.size, replace=False))
+            for _ in range(1 if self.size >= num_hosts else 4)
         ]
         everyone = np.unique(np.concatenate(parts))
         for _ in range(3):
@@ -465,9 +460,9 @@ class Search:
             self._failures = 0 if better else self._failures + 1
             # Programs that are solved may be larger.
             if guide.solved:
-                self._size = min(num_hosts, _MAX_CHOOSERS, 2 * self._size)
+                self.size = min(num_hosts, _MAX_CHOOSERS, 2 * self.size)
             else:
-                self._size = max(min(_LEAST_CHOICE, num_hosts), self._size // 2)
+                self.size = max(min(_LEAST_CHOICE, num_hosts), self.size // 2)
             yield
         if self._failures > 2:
             self._failures, self._spread = 0, min(0.5, 1.5 * self._spread)
@@ -484,14 +479,20 @@ class Search:
             self.state.restore(self.best)
         return better
 
-    def _rearrange(self) -> bool:
-        """Improve by other means for a while; return whether it helped."""
-        assert self.rearrange is not None
+    def _meet(self, steps: int, *, dived: bool = True) -> bool:
+        """Take what other searches found, and let them go on for so many steps of the bound."""
+        if self.meet is None:
+            return False
+        meet = partial(self.meet, steps, self.size if dived else None)
+        return self._better_by(meet, "another search")
+
+    def _better_by(self, act: Callable[[], None], what: str) -> bool:
+        """Let others improve the incumbent; go on from there and return True if they did."""
         self._hand_over()
         before = self.incumbent.cost
-        self.rearrange(self.clock)
+        act()
         if self.incumbent.cost >= before:
             return False
         self._load()
-        self._say("jobs put elsewhere")
+        self._say(what)
         return True
