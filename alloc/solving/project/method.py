@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -21,7 +21,7 @@ from alloc.models.project.whole_times import WholeTimes
 from alloc.problems.project import ProjectPlan, ProjectProblem
 from alloc.solving.outcome import Outcome, Settings
 from alloc.solving.project.layers import Layers
-from alloc.solving.project.partial_plans import Steps
+from alloc.solving.project.partial_plans import PartialPlans, Steps
 from alloc.solving.project.rest_bounds import PathsAndWork, PricedRest, RestBound
 from alloc.solving.project.rules import RULES, plans_by_rule, quick_modes
 
@@ -41,9 +41,13 @@ most proofs need no more; where one does, the ascent goes on."""
 _LAYERS, _AGAIN = 0.5, 6.0
 """Of the time left, for layers of partial plans; no pass begins that may take so many times as long
 as the one before and has less time than that: half a pass finds nothing."""
-_BY_BOUND = 0.75
+_BY_BOUND, _BY_LAYERS = 0.75, 0.95
 """Of the time of a makespan, what is left for raising the bound: CP-SAT's usual search closes most
-in the first seconds, and then moves a bound that is far off no further."""
+in the first seconds, and then moves a bound that is far off no further. Without budgets layers
+prove most of what it does not close at once."""
+_EXAMPLES, _WIDE = 12, 4096
+"""Plans that are begun for which prices are raised, two seconds in all, and plans of a layer from
+which on these are a small part of the time."""
 _LAST_S = 4.0
 """Seconds below which CP-SAT gets all the time left: it takes a second or two to get going."""
 _NO_MODES = "the budgets do not let every activity run in some mode; raise one or add modes"
@@ -162,18 +166,23 @@ class _Search:
             left = self.settings.seconds_left()
             if self.objective != "makespan" or left < _LAST_S:
                 return self._ask_cpsat(None, left)
-            limit = self._ask_cpsat(None, (1 - _BY_BOUND) * left)
+            by_layers = _has_choices(self.data) and not self.data.used_up
+            limit = self._ask_cpsat(None, (1 - (_BY_LAYERS if by_layers else _BY_BOUND)) * left)
             if limit != "time" or self.is_closed:
                 return limit
             if _has_choices(self.data):
-                self._sweep(lambda steps: PathsAndWork(steps, self.value))
+                share = _BY_BOUND if by_layers else _LAYERS
+                self._sweep(lambda steps, begun: PathsAndWork(steps, self.value, begun), share)
             if self.is_closed:
                 return None
             return self._ask_cpsat(None, self.settings.seconds_left(), by_bound=True)
         graph, prices = self._prices(most=_FIRST_ROUNDS)
-        if self._sweep(lambda steps: PricedRest(steps, graph, prices)) and not self.is_closed:
+        if (
+            self._sweep(lambda steps, begun: PricedRest(steps, graph, prices))
+            and not self.is_closed
+        ):
             graph, prices = self._prices(prices)
-            self._sweep(lambda steps: PricedRest(steps, graph, prices))
+            self._sweep(lambda steps, begun: PricedRest(steps, graph, prices))
         while not self.is_closed and not self.settings.time_is_up():
             windows, left = graph.windows(prices, self.value), self.settings.seconds_left()
             limit = self._ask_cpsat(windows, left if left < _LAST_S else _SLICE * left)
@@ -215,13 +224,20 @@ class _Search:
         self.report(f"prices of time: {self.bound:g} after {found.rounds} rounds")
         return graph, found.prices
 
-    def _sweep(self, bound: Callable[[Steps], RestBound]) -> bool:
+    def _sweep(
+        self,
+        bound: Callable[[Steps, Sequence[PartialPlans]], RestBound],
+        share: float = _LAYERS,
+    ) -> bool:
         """Look for better plans layer by layer, and raise the bound; return whether that can be.
 
         Parameters
         ----------
         bound
-            Returns what plans cost at least, asked again for each pass.
+            Returns what plans cost at least, from examples of plans that are begun, asked again for
+            each pass.
+        share
+            Of the time left, how much it may take.
         """
         steps = Steps(self.data, self.objective, WholeTimes(self.data))
         if self.is_closed or self.plan is None or not steps.fit:
@@ -229,14 +245,18 @@ class _Search:
         # Put in again it starts at ends and releases only, as all plans of layers do.
         self.take(self.data.put_in_again(self.plan))
         layers = Layers(steps, self.settings.gap)
-        brief = self.settings.within(_LAYERS * self.settings.seconds_left())
+        brief = self.settings.within(share * self.settings.seconds_left())
+        begun: tuple[PartialPlans, ...] = ()
         for width in layers.widths():
             left = brief.seconds_left()
             try:
                 with time_limit(left):
-                    swept = layers.sweep(width, self.value, bound(steps))
+                    each = max(1, math.ceil(len(begun) / _EXAMPLES))
+                    examples = begun[::each] if width >= _WIDE else ()
+                    swept = layers.sweep(width, self.value, bound(steps, examples))
             except OutOfTime:
                 break
+            begun = swept.begun
             self.take(swept.plan)
             self._raise(min(swept.bound, self.value), "recomputed")
             self.report(f"layers, {width} wide: {self.value:g}, bound {self.bound:g}")
