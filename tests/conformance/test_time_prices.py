@@ -47,8 +47,8 @@ def begun(steps: Steps, rng: np.random.Generator, count: int) -> PartialPlans:
 def drawn(deadline: Deadline, rng: np.random.Generator) -> TimePrice:
     """Return a price with moments of no price, drawn."""
     inner = rng.integers(1, max(deadline.target, 2), 5)
-    edges = np.unique(np.r_[0, inner, deadline.target])
-    shape = (len(deadline.capacity), len(edges) - 1)
+    edges = np.unique(np.r_[0, inner])
+    shape = (len(deadline.capacity), len(edges))
     return TimePrice(deadline, edges, rng.exponential(1.0, shape) * (rng.random(shape) < 0.7))
 
 
@@ -74,7 +74,9 @@ def test_no_price_says_more_than_the_least_end(monkeypatch, cells):
             for target in {min(least), int(min(least) * 1.2) + 1}:
                 if target >= 2**62:
                     continue
-                rest = PathsAndWork(steps, (target - 1) * steps.times.unit, [plans[:1]])
+                value = (target - 1) * steps.times.unit
+                rest = PathsAndWork(steps, value)
+                rest = PathsAndWork(steps, value, rest.raised([plans[:1]]))
                 starts, deadline = rest._starts(plans), rest.deadline
                 assert deadline.target == target
                 awaited = ~plans.started.T
@@ -99,7 +101,7 @@ def test_a_price_that_is_raised_proves_more_than_work_alone():
     data = ProjectData(problem)
     steps = Steps(data, "makespan", WholeTimes(data))
     plain = PathsAndWork(steps, 760.0)
-    raised = PathsAndWork(steps, 760.0, [steps.begin()])
+    raised = PathsAndWork(steps, 760.0, plain.raised([steps.begin()]))
     assert len(raised.prices) == len(plain.prices) + 1
     low, high = plain(steps.begin())[0], raised(steps.begin())[0]
     assert 740.0 < low < high < 755.9

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -24,6 +24,7 @@ from alloc.solving.project.layers import Layers
 from alloc.solving.project.partial_plans import PartialPlans, Steps
 from alloc.solving.project.rest_bounds import PathsAndWork, PricedRest, RestBound
 from alloc.solving.project.rules import RULES, plans_by_rule, quick_modes
+from alloc.solving.project.time_prices import TimePrice
 
 _INTERVALS, _BUCKETS = 100, 10
 """Intervals of one price each, and buckets of time in each: stages are a few intervals long."""
@@ -45,6 +46,8 @@ _BY_BOUND, _BY_LAYERS = 0.75, 0.95
 """Of the time of a makespan, what is left for raising the bound: CP-SAT's usual search closes most
 in the first seconds, and then moves a bound that is far off no further. Without budgets layers
 prove most of what it does not close at once."""
+_BETWEEN = 0.5
+"""How far between value and bound the first pass looks."""
 _EXAMPLES, _WIDE = 12, 4096
 """Plans that are begun for which prices are raised, two seconds in all, and plans of a layer from
 which on these are a small part of the time."""
@@ -171,18 +174,14 @@ class _Search:
             if limit != "time" or self.is_closed:
                 return limit
             if _has_choices(self.data):
-                share = _BY_BOUND if by_layers else _LAYERS
-                self._sweep(lambda steps, begun: PathsAndWork(steps, self.value, begun), share)
+                self._sweep(PathsAndWork, _BY_BOUND if by_layers else _LAYERS)
             if self.is_closed:
                 return None
             return self._ask_cpsat(None, self.settings.seconds_left(), by_bound=True)
         graph, prices = self._prices(most=_FIRST_ROUNDS)
-        if (
-            self._sweep(lambda steps, begun: PricedRest(steps, graph, prices))
-            and not self.is_closed
-        ):
+        if self._sweep(lambda steps, _: PricedRest(steps, graph, prices)) and not self.is_closed:
             graph, prices = self._prices(prices)
-            self._sweep(lambda steps, begun: PricedRest(steps, graph, prices))
+            self._sweep(lambda steps, _: PricedRest(steps, graph, prices))
         while not self.is_closed and not self.settings.time_is_up():
             windows, left = graph.windows(prices, self.value), self.settings.seconds_left()
             limit = self._ask_cpsat(windows, left if left < _LAST_S else _SLICE * left)
@@ -224,18 +223,16 @@ class _Search:
         self.report(f"prices of time: {self.bound:g} after {found.rounds} rounds")
         return graph, found.prices
 
-    def _sweep(
-        self,
-        bound: Callable[[Steps, Sequence[PartialPlans]], RestBound],
-        share: float = _LAYERS,
-    ) -> bool:
+    def _sweep(self, bound: Callable[[Steps, float], RestBound], share: float = _LAYERS) -> bool:
         """Look for better plans layer by layer, and raise the bound; return whether that can be.
+
+        Of makespans a pass first looks for plans between bound and value alone: they are fewer, so
+        that more of them are seen. If there is none and no plan was left out, that is a bound.
 
         Parameters
         ----------
         bound
-            Returns what plans cost at least, from examples of plans that are begun, asked again for
-            each pass.
+            Returns what plans cost at least that are better than a value, asked anew for each pass.
         share
             Of the time left, how much it may take.
         """
@@ -246,23 +243,53 @@ class _Search:
         self.take(self.data.put_in_again(self.plan))
         layers = Layers(steps, self.settings.gap)
         brief = self.settings.within(share * self.settings.seconds_left())
+        between, prices = (_BETWEEN if self.objective == "makespan" else 0.0), list[TimePrice]()
         begun: tuple[PartialPlans, ...] = ()
-        for width in layers.widths():
-            left = brief.seconds_left()
+        widths = layers.widths()
+        while widths and not self.is_closed:
+            width, left = widths[0], brief.seconds_left()
+            goal = self._goal(layers.grain, between)
             try:
                 with time_limit(left):
-                    each = max(1, math.ceil(len(begun) / _EXAMPLES))
-                    examples = begun[::each] if width >= _WIDE else ()
-                    swept = layers.sweep(width, self.value, bound(steps, examples))
+                    rest = bound(steps, goal)
+                    if isinstance(rest, PathsAndWork):
+                        if width >= _WIDE and begun:
+                            prices = rest.raised(begun[:: math.ceil(len(begun) / _EXAMPLES)])
+                            begun = ()
+                        rest = PathsAndWork(steps, goal, prices)
+                    swept = layers.sweep(width, goal, rest)
             except OutOfTime:
                 break
-            begun = swept.begun
+            looked = goal < self.value
             self.take(swept.plan)
             self._raise(min(swept.bound, self.value), "recomputed")
-            self.report(f"layers, {width} wide: {self.value:g}, bound {self.bound:g}")
-            if self.is_closed or brief.seconds_left() < _AGAIN * (left - brief.seconds_left()):
+            self.report(
+                f"layers, {width} wide, below {goal:g}: {self.value:g}, bound {self.bound:g}"
+            )
+            took = left - brief.seconds_left()
+            if looked and (swept.plan is not None or swept.bound >= goal):
+                pass  # there is more to be had from as many plans
+            elif looked and len(widths) == 1:
+                between = 0.0
+            else:
+                widths, begun = widths[1:], swept.begun
+                took *= _AGAIN
+            if brief.seconds_left() < took:
                 break
         return True
+
+    def _goal(self, grain: float, between: float) -> float:
+        """Return a value so far between value and bound, a whole number of grains below the value.
+
+        Parameters
+        ----------
+        grain
+            Of what costs are whole multiples, up to a constant; 0: nothing.
+        between
+            0 for the value itself to 1 for the bound.
+        """
+        below = between * (self.value - self.bound)
+        return self.value - (grain * math.floor(below / grain) if grain else below)
 
     def _mend(self, graph: PricesOfGraph) -> None:
         """Put the activities in by their starts at prices, in the modes that they have there."""

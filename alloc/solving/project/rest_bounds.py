@@ -131,15 +131,14 @@ class PathsAndWork:
     value
         Makespan of a plan, seconds: what is said of longer ones may be too much, though it is never
         below this.
-    examples
-        Plans that are begun, a row each, for which prices of time are raised: they prove most of
-        plans like them.
+    prices
+        Further prices of time, raised for plans that are begun: they prove most of plans like them.
     """
 
     rounding = 0.0
     """See `RestBound`: its times are whole."""
 
-    def __init__(self, steps: Steps, value: float, examples: Sequence[PartialPlans] = ()) -> None:
+    def __init__(self, steps: Steps, value: float, prices: Sequence[TimePrice] = ()) -> None:
         self.steps, data = steps, steps.data
         self.shortest = np.array([min(row) for row in steps.lengths])
         self.tails = np.zeros(steps.size, np.int64)
@@ -162,10 +161,18 @@ class PathsAndWork:
 
         self.deadline = Deadline(steps, forest(data), self.tails, steps.times.down(value) + 1)
         self.prices = [price for r in range(len(data.renewable)) for price in self._from(r)]
-        for plan in examples:
-            starts = self._starts(plan)[:, 0]
-            if (price := raised_price(self.deadline, plan, starts)) is not None:
-                self.prices.append(price)
+        self.prices += [price.until(self.deadline) for price in prices]
+
+    def raised(self, plans: Sequence[PartialPlans]) -> list[TimePrice]:
+        """Return prices at which plans overrun the makespan by most.
+
+        Parameters
+        ----------
+        plans
+            The plans, a row each; those that are late at any price are left out.
+        """
+        found = (raised_price(self.deadline, p, self._starts(p)[:, 0]) for p in plans)
+        return [price for price in found if price is not None]
 
     def _from(self, r: int) -> list[TimePrice]:
         """Return prices of the work on a resource from some moments on, 0 first.

@@ -92,20 +92,32 @@ class TimePrice:
     deadline
         What activities may do.
     edges
-        Moments between which the price is constant, in units, 0 first, rising, shape (K + 1,).
+        Moments from which on each price holds, in units, 0 first, rising, shape (K,).
     each
         The price of a unit of each resource for a unit of time, 0 or more, shape (R, K).
     """
 
     def __init__(self, deadline: Deadline, edges: Ints, each: Array) -> None:
-        self.deadline, self.edges = deadline, edges
-        rows = np.cumsum(each * np.diff(edges), axis=1)
+        before = edges < deadline.target
+        self.deadline, self.edges = deadline, np.append(edges[before], deadline.target)
+        self.each = each = each[:, before]
+        rows = np.cumsum(each * np.diff(self.edges), axis=1)
         self.paid = np.hstack([np.zeros((len(each), 1)), rows])
         """Of a unit of each resource until each edge, shape (R, K + 1)."""
         self.worth = deadline.capacity @ self.paid
         """Of all units until each edge, shape (K + 1,)."""
         self.resources = np.flatnonzero(each.any(axis=1)).tolist()
         self.tables = self._tables()
+
+    def until(self, deadline: Deadline) -> TimePrice:
+        """Return the same price for another deadline.
+
+        Parameters
+        ----------
+        deadline
+            The deadline; the last price goes on until then.
+        """
+        return TimePrice(deadline, self.edges[:-1], self.each)
 
     def paid_at(self, r: int, moments: Ints) -> Array:
         """Return what a unit of a resource costs until some moments.
@@ -185,9 +197,9 @@ def price_from(deadline: Deadline, r: int, moment: int) -> TimePrice:
     moment
         The moment, in units, before the deadline.
     """
-    edges = np.unique(np.array([0, moment, deadline.target], np.int64))
-    each = np.zeros((len(deadline.capacity), len(edges) - 1))
-    each[r, edges[:-1] >= moment] = 1.0
+    edges = np.unique(np.array([0, moment], np.int64))
+    each = np.zeros((len(deadline.capacity), len(edges)))
+    each[r, edges >= moment] = 1.0
     return TimePrice(deadline, edges, each)
 
 
@@ -307,8 +319,8 @@ def raised_price(deadline: Deadline, plan: PartialPlans, starts: Ints) -> TimePr
         if solution.value <= best * (1 + _CLOSE):
             break
         each = np.maximum(-solution.duals[: len(room)], 0.0).reshape(each.shape)
-    edges = np.rint(grid.edges).astype(np.int64)
-    edges[0], edges[-1] = 0, deadline.target
-    keep = np.diff(edges) > 0
+    edges = np.rint(grid.edges[:-1]).astype(np.int64)
+    edges[0] = 0
+    keep = np.diff(edges, append=deadline.target) > 0
     assert price is not None
-    return TimePrice(deadline, edges[np.r_[True, keep]], price[:, keep] / price.max())
+    return TimePrice(deadline, edges[keep], price[:, keep] / price.max())
