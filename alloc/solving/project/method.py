@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from decimal import Decimal
 
 import numpy as np
 
@@ -99,6 +100,21 @@ def schedule_project(
     report
         Takes a line of progress.
     """
+    begin_s = min(job.release_s for job in problem.jobs)
+    if begin_s > 0:
+        early = schedule_project(
+            _moved(problem, begin_s),
+            objective,
+            settings,
+            None if start is None else _moved_plan(start, -begin_s),
+            report,
+        )
+        plan = None if early.solution is None else _moved_plan(early.solution, begin_s)
+        if plan is not None and start is not None:
+            # Times so far from 0 round: what was given is not lost for that.
+            plan = min(plan, start, key=lambda one: one.value(problem, objective))
+        bound = early.bound + begin_s if objective == "makespan" else early.bound
+        return replace(early, solution=plan, bound=bound)
     search = _Search(ProjectData(problem), objective, settings, report)
     search.take(start)
     limit: Limit | None = None
@@ -120,6 +136,31 @@ def schedule_project(
         bound_proof="claimed",
         infeasible=True,
         conflict=_NO_MODES,
+    )
+
+
+def _moved(problem: ProjectProblem, begin_s: float) -> ProjectProblem:
+    """Return a project that begins so much earlier: at 0, where decimal times are exact."""
+
+    def earlier(moment_s: float) -> float:
+        # As the decimals that people wrote: their difference as floats is none.
+        return float(Decimal(repr(float(moment_s))) - Decimal(repr(float(begin_s))))
+
+    jobs = tuple(
+        replace(
+            job,
+            release_s=earlier(job.release_s),
+            due_date_s=None if job.due_date_s is None else earlier(job.due_date_s),
+        )
+        for job in problem.jobs
+    )
+    return replace(problem, jobs=jobs)
+
+
+def _moved_plan(plan: ProjectPlan, later_s: float) -> ProjectPlan:
+    """Return a schedule whose runs start so much later."""
+    return ProjectPlan(
+        tuple(replace(run, start_s=max(0.0, run.start_s + later_s)) for run in plan.runs)
     )
 
 
