@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from random import Random
 
 import numpy as np
@@ -323,3 +324,34 @@ def test_windows_without_any_start_are_infeasible(ways):
             assert raw.status == "optimal"
             run = next(r for r in built.extract(raw.values).runs if r.activity == "a")
             assert run.mode == 0
+
+
+@pytest.mark.parametrize("objective", ["makespan", "weighted_jct", "weighted_tardiness"])
+def test_times_of_a_computer_clock_are_proved_as_well_as_those_from_0(objective):
+    """Tenths of a second after 1e9 are no tenths as floats."""
+    begin_s = 1e9
+    problem = generate_dags(num_jobs=3, num_gpus=3, seed=3)
+    late = replace(
+        problem,
+        jobs=tuple(
+            replace(
+                job,
+                release_s=round(begin_s + job.release_s, 1),
+                due_date_s=round(begin_s + job.release_s + 20.0, 1),
+            )
+            for job in problem.jobs
+        ),
+    )
+    early = replace(
+        problem,
+        jobs=tuple(replace(j, due_date_s=round(j.release_s + 20.0, 1)) for j in problem.jobs),
+    )
+    first = alloc.solve(early, objective=objective)
+    result = alloc.solve(late, objective=objective)
+    assert first.status == result.status == "optimal"
+    shift = begin_s if objective == "makespan" else 0.0
+    assert result.objective - shift == pytest.approx(first.objective, abs=1e-5)
+    assert result.certificate.bound - shift == pytest.approx(first.objective, abs=1e-5)
+    assert alloc.verify(late, result.solution) == []
+    again = alloc.solve(late, objective=objective, warm_start=result.solution)
+    assert again.objective <= result.objective

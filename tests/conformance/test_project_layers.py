@@ -37,7 +37,9 @@ WIDE = 10**6
 def rests(steps: Steps, seed: int, worth: float) -> list[RestBound]:
     """Return bounds: of paths and work, or of good, bad and no prices of time."""
     if steps.objective == "makespan":
-        return [PathsAndWork(steps, worth)]
+        plain = PathsAndWork(steps, worth)
+        begun = Layers(steps, 1e-6).sweep(2, worth, plain).begun
+        return [plain, PathsAndWork(steps, worth, plain.raised(begun))]
     rng, data = np.random.default_rng(seed), steps.data
     edges = np.linspace(0.0, data.horizon_s * rng.uniform(0.3, 1.0), 6)
     graph = PricesOfGraph(data, steps.objective, edges, 3, 2.0, worth)
@@ -294,7 +296,7 @@ def test_a_start_in_any_order_and_in_a_mode_that_was_left_out_is_put_in_again():
     assert again.value(problem, "makespan") == 4.0
     search = _Search(data, "makespan", Settings(60.0), lambda line: None)
     search.take(plan)
-    search._sweep(lambda steps: PathsAndWork(steps, search.value))
+    search._sweep(PathsAndWork)
     assert search.value == search.bound == 3.0
 
 

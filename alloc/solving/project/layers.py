@@ -48,10 +48,13 @@ class Swept:
         The best plan, or None where nothing is better than the one known.
     bound
         What no plan is below, seconds; infinite where none is below the one known.
+    begun
+        Of each layer a plan in the middle by bound, a row each.
     """
 
     plan: ProjectPlan | None
     bound: float
+    begun: tuple[PartialPlans, ...]
 
 
 class Layers:
@@ -95,7 +98,7 @@ class Layers:
         else:
             ceiling = proved = value - max(short, clear)
         cut = math.inf
-        layer = self.steps.begin()
+        layer, begun = self.steps.begin(), list[PartialPlans]()
         for _ in range(self.steps.size):
             found: list[PartialPlans] = []
             for first in range(0, len(layer), _CHUNK):
@@ -108,12 +111,14 @@ class Layers:
                     together, cut = _best(PartialPlans.together(found), width * _CROWD // 2, cut)
                     found = [together]
             if not sum(map(len, found)):
-                return Swept(None, min(cut - least.rounding, proved))
+                return Swept(None, min(cut - least.rounding, proved), tuple(begun))
             layer = self.steps.not_beaten(PartialPlans.together(found))
             layer, cut = _best(layer, width, cut)
+            middle = np.argsort(layer.least, kind="stable")[len(layer) // 2]
+            begun.append(layer[middle : middle + 1])
         best = int(np.argmin(layer.cost))
         bound = min(cut - least.rounding, proved, float(layer.cost[best]))
-        return Swept(self._plan(layer, best), bound)
+        return Swept(self._plan(layer, best), bound, tuple(begun))
 
     def _plan(self, plans: PartialPlans, row: int) -> ProjectPlan:
         data, steps = self.steps.data, self.steps

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from decimal import Decimal
 
 import numpy as np
 
@@ -21,9 +22,10 @@ from alloc.models.project.whole_times import WholeTimes
 from alloc.problems.project import ProjectPlan, ProjectProblem
 from alloc.solving.outcome import Outcome, Settings
 from alloc.solving.project.layers import Layers
-from alloc.solving.project.partial_plans import Steps
+from alloc.solving.project.partial_plans import PartialPlans, Steps
 from alloc.solving.project.rest_bounds import PathsAndWork, PricedRest, RestBound
 from alloc.solving.project.rules import RULES, plans_by_rule, quick_modes
+from alloc.solving.project.time_prices import TimePrice
 
 _INTERVALS, _BUCKETS = 100, 10
 """Intervals of one price each, and buckets of time in each: stages are a few intervals long."""
@@ -41,9 +43,15 @@ most proofs need no more; where one does, the ascent goes on."""
 _LAYERS, _AGAIN = 0.5, 6.0
 """Of the time left, for layers of partial plans; no pass begins that may take so many times as long
 as the one before and has less time than that: half a pass finds nothing."""
-_BY_BOUND = 0.75
+_BY_BOUND, _BY_LAYERS = 0.75, 0.95
 """Of the time of a makespan, what is left for raising the bound: CP-SAT's usual search closes most
-in the first seconds, and then moves a bound that is far off no further."""
+in the first seconds, and then moves a bound that is far off no further. Without budgets layers
+prove most of what it does not close at once."""
+_BETWEEN = 0.5
+"""How far between value and bound the first pass looks."""
+_EXAMPLES, _WIDE = 12, 4096
+"""Plans that are begun for which prices are raised, two seconds in all, and plans of a layer from
+which on these are a small part of the time."""
 _LAST_S = 4.0
 """Seconds below which CP-SAT gets all the time left: it takes a second or two to get going."""
 _NO_MODES = "the budgets do not let every activity run in some mode; raise one or add modes"
@@ -92,6 +100,21 @@ def schedule_project(
     report
         Takes a line of progress.
     """
+    begin_s = min(job.release_s for job in problem.jobs)
+    if begin_s > 0:
+        early = schedule_project(
+            _moved(problem, begin_s),
+            objective,
+            settings,
+            None if start is None else _moved_plan(start, -begin_s),
+            report,
+        )
+        plan = None if early.solution is None else _moved_plan(early.solution, begin_s)
+        if plan is not None and start is not None:
+            # Times so far from 0 round: what was given is not lost for that.
+            plan = min(plan, start, key=lambda one: one.value(problem, objective))
+        bound = early.bound + begin_s if objective == "makespan" else early.bound
+        return replace(early, solution=plan, bound=bound)
     search = _Search(ProjectData(problem), objective, settings, report)
     search.take(start)
     limit: Limit | None = None
@@ -113,6 +136,31 @@ def schedule_project(
         bound_proof="claimed",
         infeasible=True,
         conflict=_NO_MODES,
+    )
+
+
+def _moved(problem: ProjectProblem, begin_s: float) -> ProjectProblem:
+    """Return a project that begins so much earlier: at 0, where decimal times are exact."""
+
+    def earlier(moment_s: float) -> float:
+        # As the decimals that people wrote: their difference as floats is none.
+        return float(Decimal(repr(float(moment_s))) - Decimal(repr(float(begin_s))))
+
+    jobs = tuple(
+        replace(
+            job,
+            release_s=earlier(job.release_s),
+            due_date_s=None if job.due_date_s is None else earlier(job.due_date_s),
+        )
+        for job in problem.jobs
+    )
+    return replace(problem, jobs=jobs)
+
+
+def _moved_plan(plan: ProjectPlan, later_s: float) -> ProjectPlan:
+    """Return a schedule whose runs start so much later."""
+    return ProjectPlan(
+        tuple(replace(run, start_s=max(0.0, run.start_s + later_s)) for run in plan.runs)
     )
 
 
@@ -162,18 +210,19 @@ class _Search:
             left = self.settings.seconds_left()
             if self.objective != "makespan" or left < _LAST_S:
                 return self._ask_cpsat(None, left)
-            limit = self._ask_cpsat(None, (1 - _BY_BOUND) * left)
+            by_layers = _has_choices(self.data) and not self.data.used_up
+            limit = self._ask_cpsat(None, (1 - (_BY_LAYERS if by_layers else _BY_BOUND)) * left)
             if limit != "time" or self.is_closed:
                 return limit
             if _has_choices(self.data):
-                self._sweep(lambda steps: PathsAndWork(steps, self.value))
+                self._sweep(PathsAndWork, _BY_BOUND if by_layers else _LAYERS)
             if self.is_closed:
                 return None
             return self._ask_cpsat(None, self.settings.seconds_left(), by_bound=True)
         graph, prices = self._prices(most=_FIRST_ROUNDS)
-        if self._sweep(lambda steps: PricedRest(steps, graph, prices)) and not self.is_closed:
+        if self._sweep(lambda steps, _: PricedRest(steps, graph, prices)) and not self.is_closed:
             graph, prices = self._prices(prices)
-            self._sweep(lambda steps: PricedRest(steps, graph, prices))
+            self._sweep(lambda steps, _: PricedRest(steps, graph, prices))
         while not self.is_closed and not self.settings.time_is_up():
             windows, left = graph.windows(prices, self.value), self.settings.seconds_left()
             limit = self._ask_cpsat(windows, left if left < _LAST_S else _SLICE * left)
@@ -215,13 +264,18 @@ class _Search:
         self.report(f"prices of time: {self.bound:g} after {found.rounds} rounds")
         return graph, found.prices
 
-    def _sweep(self, bound: Callable[[Steps], RestBound]) -> bool:
+    def _sweep(self, bound: Callable[[Steps, float], RestBound], share: float = _LAYERS) -> bool:
         """Look for better plans layer by layer, and raise the bound; return whether that can be.
+
+        Of makespans a pass first looks for plans between bound and value alone: they are fewer, so
+        that more of them are seen. If there is none and no plan was left out, that is a bound.
 
         Parameters
         ----------
         bound
-            Returns what plans cost at least, asked again for each pass.
+            Returns what plans cost at least that are better than a value, asked anew for each pass.
+        share
+            Of the time left, how much it may take.
         """
         steps = Steps(self.data, self.objective, WholeTimes(self.data))
         if self.is_closed or self.plan is None or not steps.fit:
@@ -229,20 +283,54 @@ class _Search:
         # Put in again it starts at ends and releases only, as all plans of layers do.
         self.take(self.data.put_in_again(self.plan))
         layers = Layers(steps, self.settings.gap)
-        brief = self.settings.within(_LAYERS * self.settings.seconds_left())
-        for width in layers.widths():
-            left = brief.seconds_left()
+        brief = self.settings.within(share * self.settings.seconds_left())
+        between, prices = (_BETWEEN if self.objective == "makespan" else 0.0), list[TimePrice]()
+        begun: tuple[PartialPlans, ...] = ()
+        widths = layers.widths()
+        while widths and not self.is_closed:
+            width, left = widths[0], brief.seconds_left()
+            goal = self._goal(layers.grain, between)
             try:
                 with time_limit(left):
-                    swept = layers.sweep(width, self.value, bound(steps))
+                    rest = bound(steps, goal)
+                    if isinstance(rest, PathsAndWork):
+                        if width >= _WIDE and begun:
+                            prices = rest.raised(begun[:: math.ceil(len(begun) / _EXAMPLES)])
+                            begun = ()
+                        rest = PathsAndWork(steps, goal, prices)
+                    swept = layers.sweep(width, goal, rest)
             except OutOfTime:
                 break
+            looked = goal < self.value
             self.take(swept.plan)
             self._raise(min(swept.bound, self.value), "recomputed")
-            self.report(f"layers, {width} wide: {self.value:g}, bound {self.bound:g}")
-            if self.is_closed or brief.seconds_left() < _AGAIN * (left - brief.seconds_left()):
+            self.report(
+                f"layers, {width} wide, below {goal:g}: {self.value:g}, bound {self.bound:g}"
+            )
+            took = left - brief.seconds_left()
+            if looked and (swept.plan is not None or swept.bound >= goal):
+                pass  # there is more to be had from as many plans
+            elif looked and len(widths) == 1:
+                between = 0.0
+            else:
+                widths, begun = widths[1:], swept.begun
+                took *= _AGAIN
+            if brief.seconds_left() < took:
                 break
         return True
+
+    def _goal(self, grain: float, between: float) -> float:
+        """Return a value so far between value and bound, a whole number of grains below the value.
+
+        Parameters
+        ----------
+        grain
+            Of what costs are whole multiples, up to a constant; 0: nothing.
+        between
+            0 for the value itself to 1 for the bound.
+        """
+        below = between * (self.value - self.bound)
+        return self.value - (grain * math.floor(below / grain) if grain else below)
 
     def _mend(self, graph: PricesOfGraph) -> None:
         """Put the activities in by their starts at prices, in the modes that they have there."""

@@ -109,6 +109,7 @@ class Steps:
         self.size = data.num_activities
         self.lengths = [[times.down(d) for d in row] for row in data.durations]
         self.rates = [[np.array(use, np.int64) for use in row] for row in data.rates]
+        self.least_rates = [np.min(rows, axis=0) for rows in self.rates]
         self.amounts = [[np.array(use, np.int64) for use in row] for row in data.amounts]
         self.release = np.array([times.down(r) for r in data.release], np.int64)
         capacity = [r.capacity for r in data.renewable]
@@ -192,7 +193,7 @@ class Steps:
         """
         soonest = np.full(len(plans), _NEVER)
         found: list[tuple[Ints, int, int, Ints]] = []
-        left = None
+        left, rooms = None, dict[bytes, Ints]()
         if len(self.budgets):
             left = self.budgets - plans.spent - ~plans.started @ self.least_amounts
         for k in range(self.size):
@@ -204,7 +205,10 @@ class Steps:
             ready = self.ready(plans, k)
             through = np.full(len(plans), 0 if len(self.budgets) else _NEVER)
             for m, length in enumerate(self.lengths[k]):
-                early = np.maximum(ready, self.room(plans, self.rates[k][m]))
+                uses = self.rates[k][m]
+                if uses.tobytes() not in rooms:
+                    rooms[uses.tobytes()] = self.room(plans, uses)
+                early = np.maximum(ready, rooms[uses.tobytes()])
                 start = np.maximum(early, plans.now)
                 # With budgets another mode may cost more of them: it counts if all would do.
                 pick = np.maximum if len(self.budgets) else np.minimum

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Protocol
 
 import numpy as np
 
-from alloc.clock import check_time
 from alloc.models.project.prices import PricesOfGraph, forest
 from alloc.solving.project.partial_plans import Array, Ints, PartialPlans, Steps
+from alloc.solving.project.time_prices import Deadline, TimePrice, price_from, raised_price
 
 _MOMENTS = 100_000
 """Moments of the tables of prices at most: so many are a megabyte for each stage."""
 _TAILS = 6
 """Tails for which the work of the activities with at least so much behind them is counted."""
-
+_WINDOWS, _TRIED = 6, 12
+"""Moments from which on the least work is counted too, and moments of which they are picked: a
+handful of the best prove nearly what a price for each moment would."""
+_COARSE = 1000
+"""Moments of the tables by which they are picked."""
 
 _ROUNDS = 1e-13
 """Rounding of a sum of some hundred doubles, as a share of the sum of their sizes."""
@@ -44,9 +49,8 @@ def soonest_of(steps: Steps, plans: PartialPlans, k: int) -> Ints:
     k
         The activity.
     """
-    least = np.min(steps.rates[k], axis=0)
     found = np.maximum(steps.ready(plans, k), plans.now)
-    return np.maximum(found, steps.room(plans, least))
+    return np.maximum(found, steps.room(plans, steps.least_rates[k]))
 
 
 class PricedRest:
@@ -116,7 +120,9 @@ class PathsAndWork:
     """The makespan of the longest path, and of the work on each resource with what follows it.
 
     The later an activity starts, the shorter, and so the dearer, are the modes in which it and
-    those after it still end in time: the least work is known for every start.
+    those after it still end in time: the least work is known for every start. Before the releases
+    there is little to do, so that work is counted from some moments on as well: of a run that
+    begins before such a moment, what is left of it then.
 
     Parameters
     ----------
@@ -125,12 +131,14 @@ class PathsAndWork:
     value
         Makespan of a plan, seconds: what is said of longer ones may be too much, though it is never
         below this.
+    prices
+        Further prices of time, raised for plans that are begun: they prove most of plans like them.
     """
 
     rounding = 0.0
     """See `RestBound`: its times are whole."""
 
-    def __init__(self, steps: Steps, value: float) -> None:
+    def __init__(self, steps: Steps, value: float, prices: Sequence[TimePrice] = ()) -> None:
         self.steps, data = steps, steps.data
         self.shortest = np.array([min(row) for row in steps.lengths])
         self.tails = np.zeros(steps.size, np.int64)
@@ -151,72 +159,90 @@ class PathsAndWork:
             ):
                 self.works.append((r, int(tail), work * (self.tails >= tail), resource.capacity))
 
-        self.parent = forest(data)
-        self.target = steps.times.down(value) + 1
-        self.cell = max(1, self.target // _MOMENTS)
-        """Units of time from one moment to the next; a start counts as the moment before."""
-        self.least_work = [self._least_work(r) for r in range(len(data.renewable))]
+        self.deadline = Deadline(steps, forest(data), self.tails, steps.times.down(value) + 1)
+        self.prices = [price for r in range(len(data.renewable)) for price in self._from(r)]
+        self.prices += [price.until(self.deadline) for price in prices]
 
-    def _least_work(self, r: int) -> list[Array]:
-        """Return the least work of each activity and those after it in the forest, by its start.
+    def raised(self, plans: Sequence[PartialPlans]) -> list[TimePrice]:
+        """Return prices at which plans overrun the makespan by most.
+
+        Parameters
+        ----------
+        plans
+            The plans, a row each; those that are late at any price are left out.
+        """
+        found = (raised_price(self.deadline, p, self._starts(p)[:, 0]) for p in plans)
+        return [price for price in found if price is not None]
+
+    def _from(self, r: int) -> list[TimePrice]:
+        """Return prices of the work on a resource from some moments on, 0 first.
 
         Parameters
         ----------
         r
-            The resource that they work on.
+            The resource.
         """
-        steps, tables = self.steps, dict[int, Array]()
-        starts = np.arange(self.target // self.cell + 1) * self.cell
-        for k in reversed(steps.data.problem.order):
-            check_time()
-            best = np.full(len(starts), np.inf)
-            after = [tables[c] for c, p in enumerate(self.parent) if p == k]
-            for length, use in zip(steps.lengths[k], steps.rates[k], strict=True):
-                ends = starts + length
-                at = np.minimum(ends // self.cell, len(starts) - 1)
-                work = length * float(use[r]) + sum((table[at] for table in after), np.zeros(1))
-                late = ends + self.tails[k] > self.target
-                np.minimum(best, np.where(late, np.inf, work), out=best)
-            tables[k] = best
-        return [tables[k] for k in range(steps.size)]
+        if not self.steps.data.renewable[r].capacity:
+            return []
+        begin, deadline = self.steps.begin(), self.deadline
+        starts = self._starts(begin)
+        moments = np.unique(starts[(starts > 0) & (starts < deadline.target)])
+        if len(moments) > _TRIED:
+            moments = moments[np.linspace(0, len(moments) - 1, _TRIED).astype(int)]
+        awaited = np.array([[p is None] for p in deadline.parent])
+        coarse = Deadline(self.steps, deadline.parent, self.tails, deadline.target, _COARSE)
+        ends = {
+            moment: price_from(coarse, r, moment).soonest_end(
+                begin.free, coarse.cells(starts), awaited
+            )[0]
+            for moment in (0, *moments.tolist())
+        }
+        # A later moment that proves no more than the begin at first will not do so afterwards.
+        later = sorted((m for m in ends if ends[m] > ends[0]), key=lambda m: -ends[m])
+        return [price_from(deadline, r, moment) for moment in (0, *later[:_WINDOWS])]
+
+    def _starts(self, plans: PartialPlans) -> Ints:
+        """Return the soonest start of each activity, 0 where it has started, shape (A, plans)."""
+        steps, rooms = self.steps, dict[bytes, Ints]()
+        starts, started = np.zeros((steps.size, len(plans)), np.int64), plans.started.T
+        for k in steps.data.problem.order:
+            uses = steps.least_rates[k]
+            if uses.tobytes() not in rooms:
+                rooms[uses.tobytes()] = np.maximum(steps.room(plans, uses), plans.now)
+            start = np.maximum(rooms[uses.tobytes()], steps.ready(plans, k))
+            for p in steps.waits_for[k]:
+                # Of those that have started the end is in the start already.
+                np.maximum(start, starts[p] + self.shortest[p], out=start, where=~started[p])
+            start[started[k]] = 0
+            starts[k] = start
+        return starts
 
     def __call__(self, plans: PartialPlans) -> Array:
         """Return it for each plan, seconds, shape (plans,)."""
-        steps, count = self.steps, len(plans)
-        most = np.zeros(count, np.int64)
-        starts = np.zeros((count, steps.size), np.int64)
-        for k in steps.data.problem.order:
-            start = soonest_of(steps, plans, k)
-            for p in steps.waits_for[k]:
-                # Of those that have started the end is in the start already.
-                np.maximum(
-                    start, starts[:, p] + self.shortest[p], out=start, where=~plans.started[:, p]
-                )
-            starts[:, k] = np.where(plans.started[:, k], 0, start)
-            ends = start + (self.shortest[k] + self.tails[k])
-            np.maximum(most, np.where(plans.started[:, k], 0, ends), out=most)
+        steps, starts, waiting = self.steps, self._starts(plans), ~plans.started
+        ends = np.where(waiting.T, starts + (self.shortest + self.tails)[:, None], 0)
+        most = ends.max(axis=0)
         free = np.maximum(plans.free, plans.now[:, None])
         held = [
             free[:, first:last].cumsum(axis=1)
             for first, last in zip(steps.units[:-1], steps.units[1:], strict=True)
         ]
-        waiting = ~plans.started
         for r, tail, work, capacity in self.works:
             left = waiting @ work
             # With a tail behind it the work may end before some units are free: those do none of
             # it, whichever they are. Rounded up: whole times end at whole times.
             needs = np.min(-(-(held[r] + left[:, None]) // np.arange(1, capacity + 1)), axis=1)
             np.maximum(most, np.where(left > 0, needs + tail, 0), out=most)
-        for r, tables in enumerate(self.least_work):
-            if not held[r].size:
-                continue
-            total = held[r][:, -1].astype(np.float64)
-            for k, p in enumerate(self.parent):
-                awaited = waiting[:, k] if p is None else waiting[:, k] & plans.started[:, p]
-                at = np.minimum(starts[:, k] // self.cell, len(tables[k]) - 1)
-                total += np.where(awaited, tables[k][at], 0.0)
-            ends = np.ceil(total / steps.data.renewable[r].capacity)
-            # What does not end in time ends after it.
-            ends = np.minimum(ends, self.target + 1)
-            np.maximum(most, np.where(waiting.any(axis=1), ends, 0).astype(np.int64), out=most)
+        awaited = waiting.T.copy()
+        for k, p in enumerate(self.deadline.parent):
+            if p is not None:
+                awaited[k] &= plans.started[:, p]
+        rows, cells = np.arange(len(plans)), self.deadline.cells(starts)
+        for price in self.prices:
+            # Those that are late already need no more proof.
+            open_ = most[rows] < self.deadline.target - 1
+            if not open_.all():
+                rows, free = rows[open_], free[open_]
+                cells, awaited = cells[:, open_], awaited[:, open_]
+            most[rows] = np.maximum(most[rows], price.soonest_end(free, cells, awaited))
         return np.asarray(np.maximum(most * steps.times.unit, plans.cost))
