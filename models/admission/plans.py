@@ -3,9 +3,9 @@
 A *plan* says in which configuration a job runs in each of its slots so that its work is done by its
 limit; unlike a profile of F2 it does not ask when the job completes.
 
-Where a slot may be used in part, work of all slots has one price y: the least cost is the largest of
-``y need - sum_t max(0, max_c (y done_tc - price_tc))``, and what is chosen at that y, but for one
-slot, is a plan. What must cost more than that plan, or than anybody asks, is left out; dynamic
+Where a slot may be used in part, work of all slots has one price y: the least cost is the largest
+of ``y need - sum_t max(0, max_c (y done_tc - price_tc))``, and what is chosen at that y, but for
+one slot, is a plan. What must cost more than that plan, or than anybody asks, is left out; dynamic
 programming looks at the rest. Its state is the work done, in steps of the job's need, and what a
 slot does is rounded up: the cost is a lower bound on that of every plan, whatever the number of
 steps, and a Lagrangian bound that is made of such costs holds.
@@ -85,7 +85,8 @@ class _Relaxed:
     def costs_with(self, done: Array, paid: Array) -> Array:
         """Return what any plan with a choice in a slot costs at least, shape (T, C)."""
         profit = self.worth * done - paid
-        return self.least + np.maximum(profit.max(axis=1), 0.0)[:, None] - profit
+        costs: Array = self.least + np.maximum(profit.max(axis=1), 0.0)[:, None] - profit
+        return costs
 
 
 def _relaxed(paid: Array, done: Array, need: float) -> _Relaxed | None:

@@ -87,7 +87,7 @@ class Dive:
             return
 
     def _price(self, duals: Array, settings: Settings) -> int:
-        """Add plans of jobs whose prices, or what is free to them, have changed; return how many."""
+        """Add plans of jobs whose prices or free slots have changed; return how many."""
         part = self.part
         prices = duals[: self.free.size].reshape(self.free.shape) / part.scale
         own = duals[self.free.size :]

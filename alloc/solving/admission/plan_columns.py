@@ -40,7 +40,7 @@ _MEANS = 1e-6
 _SHRUNK, _MAX_STALLED, _NEAR = 0.95, 4, (0.1, 0.01)
 """Steps begin, and at last columns are enough, when so many rounds in a row left more than this
 part of the gap, and the gap is no more than this part of the bound: first rounds gain little where
-few jobs are refused. Some hundredths of the first bound are what plans without steps cannot close."""
+few jobs are refused. Plans without steps leave some hundredths of the bound open."""
 _FAR = 0.3
 """Part of its job's worth by which a column may cost too much and still be chosen from."""
 _CHOICE_GAP = 1e-3
