@@ -3,6 +3,7 @@
 ``python -m benchmarks.scheduler_study --part gangs [--seeds 10] [--seconds 20]``, and so for each
 of `PARTS`: the tables of the page ``docs/scheduler-study.md``. Made instances of ten seeds; gaps
 are to the certified bound, which knows the future, with 95 % confidence intervals over instances.
+With ``--store FILE`` finished work is kept, and a run that was broken off goes on from there.
 """
 
 from __future__ import annotations
@@ -33,8 +34,9 @@ OF_DEADLINES = ("elasticflow", "exact-admission", "chronus", "primal-dual", "mlf
 """Schedulers for deadlines, those that keep promises first."""
 JOBS, SLOTS = 14, 16
 """Jobs and slots of a queue with deadlines: most bounds are proved in the time."""
-Study = Callable[[int, float], list[tuple[str, str]]]
-"""Given the seeds and the seconds of each bound, returns titles and tables."""
+Study = Callable[[int, float, str | None], list[tuple[str, str]]]
+"""Given the seeds, the seconds of each bound and where finished work is kept, returns titles and
+tables."""
 
 
 def show(comparison: Comparison, head: str, measures: Sequence[str] = ()) -> str:
@@ -69,7 +71,7 @@ def show(comparison: Comparison, head: str, measures: Sequence[str] = ()) -> str
     return "\n".join([*lines, "", proof_sentence(comparison.bound_proofs())])
 
 
-def _gangs(seeds: int, seconds: float) -> list[tuple[str, str]]:
+def _gangs(seeds: int, seconds: float, store: str | None) -> list[tuple[str, str]]:
     """Moldable gangs on one host of eight GPUs: all at the start, and over an hour."""
     queues = [
         moldable(f"{name} {seed}", num_jobs=10, num_hosts=1, seed=seed, span_s=span_s)
@@ -79,20 +81,20 @@ def _gangs(seeds: int, seconds: float) -> list[tuple[str, str]]:
     return [
         (
             f"Ten moldable gangs, eight GPUs: {goal.replace('_', ' ')}",
-            show(_compared(queues, OF_GANGS, goal, seconds, "moldable"), "above the bound"),
+            show(_compared(queues, OF_GANGS, goal, seconds, "moldable", store), "above the bound"),
         )
         for goal in ("weighted_jct", "makespan")
     ]
 
 
-def _stages(seeds: int, seconds: float) -> list[tuple[str, str]]:
+def _stages(seeds: int, seconds: float, store: str | None) -> list[tuple[str, str]]:
     """Ten jobs of two or three stages on five hosts of two GPUs."""
     queues = [
         generate_staged(f"{name} {seed}", mean_gap_s=gap_s, seed=seed)
         for name, gap_s in (("a job a minute", 60.0), ("a job in five", 300.0))
         for seed in range(seeds)
     ]
-    found = _compared(queues, OF_STAGES, "weighted_jct", seconds, "malleable")
+    found = _compared(queues, OF_STAGES, "weighted_jct", seconds, "malleable", store)
     return [("Ten jobs of stages, ten GPUs: weighted JCT", show(found, "above the bound"))]
 
 
@@ -102,13 +104,19 @@ def _compared(
     goal: str,
     seconds: float,
     formulation: str,
+    store: str | None,
 ) -> Comparison:
     return compare(
-        queues, schedulers, objective=goal, formulation=formulation, time_limit_s=seconds
+        queues,
+        schedulers,
+        objective=goal,
+        formulation=formulation,
+        time_limit_s=seconds,
+        store=store,
     )
 
 
-def _deadlines(seeds: int, seconds: float) -> list[tuple[str, str]]:
+def _deadlines(seeds: int, seconds: float, store: str | None) -> list[tuple[str, str]]:
     """More jobs with deadlines than 16 GPUs have room for: tables, concave ones, rigid gangs.
 
     First jobs come over time, where no scheduler knows what comes; then all are there at the start,
@@ -134,7 +142,7 @@ def _deadlines(seeds: int, seconds: float) -> list[tuple[str, str]]:
             for shape in get_args(Shape)
             for seed in range(seeds)
         ]
-        found = _compared(queues, OF_DEADLINES, "value", seconds, "malleable")
+        found = _compared(queues, OF_DEADLINES, "value", seconds, "malleable", store)
         tables.append((title, show(found, "lost value", ("deadlines_met",))))
     return tables
 
@@ -149,9 +157,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--part", choices=list(PARTS), action="append", help="repeat for more")
     parser.add_argument("--seeds", type=int, default=10, help="instances of each kind")
     parser.add_argument("--seconds", type=float, default=20.0, help="of each bound")
+    parser.add_argument("--store", help="an SQLite file in which finished work is kept")
     given = parser.parse_args(argv)
     for part in given.part or PARTS:
-        for title, table in PARTS[part](given.seeds, given.seconds):
+        for title, table in PARTS[part](given.seeds, given.seconds, given.store):
             print(f"## {title}\n\n{table}\n", flush=True)
     print(describe_environment())
     return 0

@@ -15,28 +15,32 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
+import numpy.typing as npt
 
 from alloc.backends import SolverOptions, highs
 from alloc.backends.linear_program import LinearProgram
 from alloc.backends.restricted_master import MasterColumn, RestrictedMaster
 from alloc.errors import OutOfTime
+from alloc.formulation import ArrayModel
 from alloc.models.admission.data import AdmissionData
 from alloc.models.admission.plans import Plan, PlanProblem
 from alloc.models.malleable.data import Array
 from alloc.models.malleable.grid import Held
 from alloc.solving.outcome import Progress, Settings
 
-_STEPS = (400, 4_000, 16_000)
-"""Steps of a job's need: first for all jobs, then for those that may be worth their price, where a
-plan of ten slots is known to a quarter of a hundredth, and for the last bound, to less."""
+_STEPS = (0, 4_000, 16_000)
+"""Steps of a job's need: first none, where a plan comes from the relaxation in a fifth of a
+millisecond, until columns and bound are near each other; then so many that a plan of ten slots is
+known to a quarter of a hundredth; and for the last bound, to less."""
 _CLOSE = 1e-5
 """Part of the bound by which it may stay above the columns, where no rounding says that it may."""
 _SMOOTHING = 0.6
 _MEANS = 1e-6
 """Part of a job's worth by which a plan must cost less to be a column."""
-_SHRUNK, _MAX_STALLED, _NEAR = 0.95, 4, 0.01
-"""Column generation ends when so many rounds in a row left more than this part of the gap, and the
-gap is no more than this part of the bound: first rounds gain little where few jobs are refused."""
+_SHRUNK, _MAX_STALLED, _NEAR = 0.95, 4, (0.1, 0.01)
+"""Steps begin, and at last columns are enough, when so many rounds in a row left more than this
+part of the gap, and the gap is no more than this part of the bound: first rounds gain little where
+few jobs are refused. Plans without steps leave some hundredths of the bound open."""
 _FAR = 0.3
 """Part of its job's worth by which a column may cost too much and still be chosen from."""
 _CHOICE_GAP = 1e-3
@@ -45,6 +49,12 @@ _ROUNDING = 1e-12
 """Part of a capacity that is rounding of a sum."""
 
 _Key = tuple[int, Plan]
+
+
+def paid(plan: Plan, price: Array) -> float:
+    """Return what a plan costs at prices of each configuration in each slot, shape (T, C)."""
+    slots, chosen = np.array(plan, dtype=np.int64).T
+    return float(price[slots, chosen].sum())
 
 
 class PlanColumns:
@@ -150,7 +160,7 @@ class PlanColumns:
             )
         return self.master.add(columns)
 
-    def price(self, prices: Array, settings: Settings, *, last: bool = False) -> tuple[float, int]:
+    def price(self, prices: Array, settings: Settings, fineness: int) -> tuple[float, int]:
         """Return the bound that prices prove, and how many columns they add.
 
         Parameters
@@ -159,8 +169,8 @@ class PlanColumns:
             Price of each row in each slot, 0 or more, shape (slots, R).
         settings
             Limits.
-        last
-            Whether only the bound is asked for, as close as it can be.
+        fineness
+            Which of the numbers of steps; the last one gives the bound alone.
 
         Raises
         ------
@@ -175,12 +185,10 @@ class PlanColumns:
             slots, worth = self.data.slots(j), float(self.worth[i])
             own = prices[slots.start - self.first : slots.stop - self.first]
             price = own @ self.data.grid.data.table(j).use.T
-            if self.problems[i].cheapest(price, _STEPS[0], plan=False).least >= worth:
-                continue
-            found = self.problems[i].cheapest(price, _STEPS[2 if last else 1], plan=not last)
-            gain = worth - found.least
-            proved += max(gain, 0.0)
-            if found.plan is not None and gain > _MEANS * worth:
+            steps, last = _STEPS[fineness], fineness == len(_STEPS) - 1
+            found = self.problems[i].cheapest(price, steps, plan=not last, below=worth)
+            proved += max(worth - found.least, 0.0)
+            if found.plan is not None and worth - paid(found.plan, price) > _MEANS * worth:
                 new.append((j, found.plan))
         return proved - float(self.extra.sum()), self.add(new)
 
@@ -196,7 +204,7 @@ class PlanColumns:
         rounded
             Returns the largest value that a bound leaves open.
         """
-        best, stalled, smoothing = self._first_prices(), 0, 1.0
+        best, stalled, smoothing, fineness = self._first_prices(), 0, 1.0, 0
         gap, rounds, shape = math.inf, 0, best.shape
         try:
             while True:
@@ -204,7 +212,7 @@ class PlanColumns:
                 self.duals = np.maximum(found.duals, 0.0)
                 prices = self.duals[: best.size].reshape(shape) / self.scale
                 query = smoothing * best + (1 - smoothing) * prices
-                proved, new = self.price(query, settings)
+                proved, new = self.price(query, settings, fineness)
                 if proved < self.bound or not rounds:
                     self.bound, best = min(proved, self.bound), query
                 value = found.value - float(self.extra.sum())
@@ -212,16 +220,16 @@ class PlanColumns:
                 left = self.bound - value
                 stalled = stalled + 1 if left > _SHRUNK * gap else 0
                 gap = min(gap, left)
-                if (
-                    (not new and smoothing == 0.0)
-                    or (stalled >= _MAX_STALLED and left <= _NEAR * self.bound)
-                    or left <= _CLOSE * self.bound
-                    # No bound of columns is below their value.
-                    or rounded(value) >= rounded(self.bound)
-                ):
+                # No bound of columns is below their value.
+                if left <= _CLOSE * self.bound or rounded(value) >= rounded(self.bound):
                     break
+                near = stalled >= _MAX_STALLED and left <= _NEAR[fineness] * self.bound
+                if near or (not new and smoothing == 0.0):
+                    if fineness == 1:
+                        break
+                    fineness, stalled, gap = 1, 0, math.inf
                 smoothing = _SMOOTHING if new else 0.0
-            self.bound = min(self.bound, self.price(best, settings, last=True)[0])
+            self.bound = min(self.bound, self.price(best, settings, 2)[0])
         except OutOfTime:
             pass
         self.prices = best
@@ -229,6 +237,14 @@ class PlanColumns:
             f"plans of {len(self.jobs)} jobs: {len(self.master.keys)} after {rounds} rounds, "
             f"bound {self.bound:g}"
         )
+
+    def near(self, far: float) -> list[_Key]:
+        """Return the columns that cost no more than a part of their job's worth too much."""
+        model = self.master.program.integer_model()
+        return [self.master.keys[k] for k in np.flatnonzero(self._is_near(model, far))]
+
+    def _is_near(self, model: ArrayModel, far: float) -> npt.NDArray[np.bool_]:
+        return np.asarray(self.duals @ model.matrix - model.cost <= far * model.cost)
 
     def _first_prices(self) -> Array:
         """Return prices at which the GPU time of the jobs worth it is what the part has.
@@ -264,8 +280,7 @@ class PlanColumns:
         model, keys = self.master.program.integer_model(), self.master.keys
         standing = np.array([start.get(j) == plan for j, plan in keys], dtype=bool)
         free = np.array([among is None or j in among for j, _ in keys], dtype=bool)
-        worth_it = self.duals @ model.matrix - model.cost <= _FAR * model.cost
-        at = np.flatnonzero(free & (standing | worth_it))
+        at = np.flatnonzero(free & (standing | self._is_near(model, _FAR)))
         if not len(at) or settings.time_is_up():
             return start, False
         smaller = replace(
