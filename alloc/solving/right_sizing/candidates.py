@@ -23,8 +23,10 @@ _ROUNDED = "rounded"
 _MENDED = "mended"
 _MAX_MENDS = 6
 """Times that what goes short is mended: each but moves what is missing on, if it is not cured."""
-_STEPS_OF_DIVE = 3
+_STEPS_OF_DIVE = 6
 _ATTEMPTS = 4
+_ROUNDINGS = 2
+"""Of one choice of what is open: the first shows where the cuts promised too much."""
 _IN_USE = 1e-3
 """GPUs from which on a pool is in use."""
 _GOOD_PART = 0.2
@@ -219,17 +221,22 @@ class Candidates:
         seconds = _SHARE_OF_DIVE * relaxation.seconds_left()
         fixed = np.concatenate([switches, sent, waive])
         better = False
-        for _ in range(attempts if len(sent) else 1):
+        for _ in range(attempts if len(sent) else _ROUNDINGS):
             relaxed = relaxation.relax(None, _STEPS_OF_DIVE, relaxation.gap / 4, seconds)
             if relaxed is None:
                 break
             relaxation.aggregate_cuts()
-            better = self.round(relaxed[1], fixed)
-            if (
-                better
-                or not self._went_short
-                or relaxation.seconds_left() < 5 * relaxation.seconds_to_value
-            ):
+            if relaxed[0] >= relaxation.wanted():
+                break  # whatever the orders are
+            found = self.round(relaxed[1], fixed)
+            better |= found
+            if relaxation.seconds_left() < 5 * relaxation.seconds_to_value:
+                break
+            if not len(sent):
+                if found:
+                    continue
+                break
+            if found or not self._went_short:
                 break
             # More hosts may not cure it: on spot ones there is no more room.
             free = np.intersect1d(fixed, self._blamed)

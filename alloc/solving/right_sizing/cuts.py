@@ -93,13 +93,17 @@ class CutPool:
         reduced[:, data.own :] = 0.0
         return scaled, reduced
 
-    def values(self, linked: Array, waived: Array) -> Array:
-        """Return what each cut says about each block, shape (cuts, scenarios, quarters)."""
-        found = self.alpha + (self.beta @ linked.T)[:, None, :] + self.gamma * waived[:, None]
+    def values(self, linked: Array, waived: Array, since: int = 0) -> Array:
+        """Return what each cut from a position on says about each block.
+
+        The shape is (cuts, scenarios, quarters).
+        """
+        alpha, gamma = self.alpha[since:], self.gamma[since:]
+        found = alpha + (self.beta[since:] @ linked.T)[:, None, :] + gamma * waived[:, None]
         opening = self.data.opening
         if len(opening.rows):
             opened = self.data.opened(linked)
-            found -= np.tensordot(self.dual[:, opening.rows], opened, axes=(1, 2))
+            found -= np.tensordot(self.dual[since:, opening.rows], opened, axes=(1, 2))
         return np.asarray(found)
 
     def slopes(self, at: Sequence[int] | Ints, w: int, t: int) -> Array:

@@ -55,9 +55,9 @@ _OPEN = 1e-6
 """Hosts from which on a pool is open in the relaxation."""
 _SHARE_OF_RELAXATION = 0.4
 """Of the time, for the linear relaxation."""
-_SHARE_OF_ROWS = 0.35
-"""Of the time left, for rows that tie jobs to open pools: dives need the rest, and the first rows
-gain most."""
+_SHARE_OF_ROWS = 0.45
+"""Of the time left, for rows that tie jobs to open pools: dives need the rest, and find better
+plans the more of these rows there are."""
 _BEFORE_ROWS = 1e-3
 """Relative gap to which the relaxation is closed before these rows: more is lost with the first."""
 _SHARE_OF_FIRST_PROOF = 0.15
@@ -118,7 +118,10 @@ class Decomposition:
         began = relaxation.start()
         if start is not None:
             self.candidates.try_mended(relaxation.completing.from_plan(start), "start")
-        if began is not None and relaxation.seconds_left() > 0:
+        if relaxation.incumbent is not None:
+            # Cuts around a plan say more of what is better than those around an expectation.
+            began = relaxation.incumbent.values
+        elif began is not None and relaxation.seconds_left() > 0:
             # Something to return, should the time be up before the relaxation is solved.
             self.candidates.try_candidate(relaxation.completing.round_up(began), "first")
         share = _SHARE_OF_RELAXATION * relaxation.seconds_left()

@@ -186,9 +186,15 @@ class Relaxation:
         self.pool.change(changed)
         self.values.change(changed)
 
-    def cut(self, *points: Array) -> None:
-        """Add the best cuts known at some points to the masters, where they say something new."""
-        one, rows = np.ones(1), []
+    def cut(self, *points: Array) -> list[Array]:
+        """Add the best cuts known at some points to the masters, where they say something new.
+
+        Returns
+        -------
+        list of ndarray
+            What they say that each block costs at each point, shape (scenarios, quarters).
+        """
+        one, rows, said = np.ones(1), [], []
         for point in points:
             linked, waived = self.setting.points(point)
             values = self.pool.values(linked, waived)
@@ -198,7 +204,9 @@ class Relaxation:
             best = values.max(axis=0)
             new = best > known + _CUT_TOLERANCE * np.maximum(1.0, np.abs(best))
             rows += [(w, t, int(at[w, t])) for w, t in self.tasks if new[w, t]]
+            said.append(best)
         self.master.add(rows)
+        return said
 
     def aggregate_cuts(self, keep: bool = False) -> None:
         """Add to the quarterly master the cuts that hold the relaxation's optimum together."""
@@ -293,7 +301,7 @@ class Relaxation:
         """
         ends = time.perf_counter() + seconds
         answer = self.master.solve()
-        looks_closed = False
+        looks_closed, running, cuts = False, np.zeros(self.setting.shape), 0
         for step in range(steps):
             if answer is None:
                 return None
@@ -303,14 +311,17 @@ class Relaxation:
                 point = inner
             # What few blocks say is too little: all have a word before it counts as closed.
             self.value(point, self.tasks if looks_closed else self.some())
-            self.cut(point, outer)
-            worth = self._worth(point)
-            if inner is None or worth <= self._worth(inner):
-                inner = point
+            found = self.cut(point, outer)[0]
+            if inner is not None:
+                more = self.pool.values(*self.setting.points(inner), since=cuts)
+                running = np.maximum(running, more.max(axis=0, initial=0.0))
+            if inner is None or self._worth(point, found) <= self._worth(inner, running):
+                inner, running = point, found
+            cuts = len(self.pool)
             answer = self.master.solve()
             if answer is None:
                 return None
-            gap = relative_gap(self._worth(inner), answer[0])
+            gap = relative_gap(self._worth(inner, running), answer[0])
             closed = gap is not None and gap <= target
             if (closed and looks_closed) or time.perf_counter() + self.seconds_to_value > ends:
                 break
@@ -318,10 +329,8 @@ class Relaxation:
         assert answer is not None
         return answer[0], answer[1]
 
-    def _worth(self, point: Array) -> float:
-        """Return what the cuts say that a point costs at least."""
-        linked, waived = self.setting.points(point)
-        running = self.pool.values(linked, waived).max(axis=0)
+    def _worth(self, point: Array, running: Array) -> float:
+        """Return what a point costs when its blocks cost so much, (scenarios, quarters)."""
         return float(self.setting.cost @ point + (self.setting.weight * running).sum())
 
     def some(self, count: int | None = None) -> list[Task]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from alloc.instances.planning import generate_planning
 from alloc.models.right_sizing import SizingData
 from alloc.result import Limits
 from alloc.solving.outcome import Settings
-from alloc.solving.right_sizing.blocks import BlockSolver
+from alloc.solving.right_sizing.blocks import BlockSolver, Task
 from alloc.solving.right_sizing.decomposition import Decomposition
 from alloc.solving.right_sizing.method import right_size
 from alloc.solving.right_sizing.opening_rows import OpeningRows
@@ -82,6 +83,54 @@ def test_where_no_row_is_broken_the_relaxation_is_closed_all_the_same(
         roughly.keep_optimum(*found)
         roughly.strengthen(1e-8, 60.0)
     assert roughly.linear_bound == pytest.approx(wanted[0], rel=1e-6)
+
+
+def test_a_few_scenarios_a_step_close_the_same_relaxation(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The duals of two of twelve scenarios serve all; before it ends, each has had its word."""
+    problem = generate_planning("many", num_host_types=3, num_sites=2, num_quarters=2,
+                                num_classes=5, num_scenarios=12, failures=1, seed=5)  # fmt: skip
+    bounds, solved = [], []
+    for divisor in (1, 10):
+        monkeypatch.setattr("alloc.solving.right_sizing.relaxation._OF_SCENARIOS", divisor)
+        state = Relaxation(SizingData(problem), Settings(60.0), 1e-7)
+        blocks = 0
+        solve = state.values.solve
+
+        def counted(tasks: list[Task], *rest: Any, solve: Any = solve) -> Any:
+            nonlocal blocks
+            blocks += len(tasks)
+            return solve(tasks, *rest)
+
+        monkeypatch.setattr(state.values, "solve", counted)
+        with state.values:
+            relaxed = state.relax(None, 200, 1e-9, 60.0)
+        assert relaxed is not None
+        bounds.append(relaxed[0])
+        solved.append(blocks)
+    assert bounds[1] == pytest.approx(bounds[0], rel=1e-8)
+    assert solved[1] < solved[0]
+
+
+def test_cuts_from_a_position_on_say_what_they_say_among_all() -> None:
+    state, _ = strengthened(1)
+    linked, waived = state.setting.points(state.relaxed_point)
+    every = state.pool.values(linked, waived)
+    for since in (0, 3, len(state.pool)):
+        np.testing.assert_array_equal(state.pool.values(linked, waived, since), every[since:])
+
+
+def test_a_search_from_a_plan_begins_around_it() -> None:
+    """It needs no other plan to return, and its cuts are those around the plan."""
+    problem = generate_planning("known", num_host_types=3, num_sites=2, num_quarters=2,
+                                num_classes=5, num_scenarios=3, failures=1, seed=5)  # fmt: skip
+    known = right_size(problem, method="decomposition", limits=Limits(gap=1e-4))
+    again = right_size(
+        problem, method="decomposition", limits=Limits(gap=1e-4), start=known.solution
+    )
+    said = [line.split("  ")[-1].split(":")[0] for line in again.log]
+    assert said[0] == "start"
+    assert "first" not in said
+    assert again.certificate.objective == pytest.approx(known.certificate.objective, rel=2e-4)
 
 
 def test_growing_demand_is_answered_as_by_one_program() -> None:
