@@ -3,7 +3,6 @@
 from typing import TYPE_CHECKING, NamedTuple
 
 from alloc.cli.door import say
-from alloc.cli.topology import read_file
 from alloc.errors import InstanceError
 
 if TYPE_CHECKING:
@@ -40,6 +39,8 @@ def read_cluster(file: str | None, host_type: list[str] | None) -> Cluster | Non
                 "--topology FILE, or leave it out."
             )
         return None
+    from alloc.cli.topology import read_file  # the commands of topologies, which few solves need
+
     topology, account = read_file(file, None, None, host_type, None, False, None)
     say(str(account))
     return Cluster(topology, file)

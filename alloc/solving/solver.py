@@ -20,8 +20,6 @@ from alloc.objectives import parse_goal
 from alloc.processes import limit_memory, memory_watch
 from alloc.result import Limits, Result
 from alloc.solving.certify import certify
-from alloc.solving.cross_check import cross_checked
-from alloc.solving.lexicographic import solve_levels
 from alloc.solving.outcome import Outcome, Settings, timed_log
 from alloc.solving.refinement import Question, solve_refined
 from alloc.verification import initial_violations
@@ -169,6 +167,8 @@ def solve_within(
             known = f"{outcome.conflict}. Already now: {initial[0]}"
             outcome = replace(outcome, conflict=known)
         return certify(chosen, problem, wanted, outcome, settings)
+    from alloc.solving.lexicographic import solve_levels  # most goals have one level
+
     return solve_levels(
         problem,
         levels,
@@ -369,6 +369,8 @@ def _solve_model(
         conflict=chosen.conflict if infeasible else None,
     )
     if isinstance(built.model, CpSatModel) and raw.status == "optimal":
+        from alloc.solving.cross_check import cross_checked  # CP-SAT takes longer to load than this
+
         outcome = cross_checked(problem, chosen, wanted, settings, outcome)
         report(f"the array model: bound {outcome.bound:g}, {outcome.bound_proof}")
     return outcome

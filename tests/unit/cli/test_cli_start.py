@@ -69,7 +69,20 @@ def loaded_by(*arguments):
             ("solve", "elastic-tiny/04"),
             # Column generation proves this one: no matrix is built, and no other family is loaded.
             # Of the manifest, only where the problem is.
-            {*BIG, "rich.console", "scipy", "alloc.instances.catalogue", *OTHERS},
+            # Builders of clusters are for those who build one, and the goal has one level.
+            {
+                *BIG,
+                "rich.console",
+                "scipy",
+                "alloc.instances.catalogue",
+                "alloc.topology.fabrics",
+                "alloc.topology.graphs",
+                "alloc.topology.machines",
+                "alloc.topology.queries",
+                "alloc.solving.cross_check",
+                "alloc.solving.lexicographic",
+                *OTHERS,
+            },
             marks=pytest.mark.long,
         ),
         (("versions",), {"numpy", "alloc.problems"}),
