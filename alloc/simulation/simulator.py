@@ -377,12 +377,13 @@ def _result(instance: Instance, engine: Engine, forecast: Forecast) -> Simulatio
     name, record = engine.name, engine.record
     while engine.live:
         record.enter(engine.live.popitem()[1])
-    ends = record.completion_s
+    ends, jobs = record.completion_s, engine.instance.jobs
+    num_complete = len(ends) - list(ends.values()).count(None)
     unplaced = {
         job.id: f"refused by {name} at {engine.refused[job.id]:g} s."
         if job.id in engine.refused
         else f"not complete when the simulation stopped at {engine.end_s:g} s."
-        for job in engine.instance.jobs
+        for job in (jobs if num_complete < len(jobs) else ())
         if ends.get(job.id) is None
     }
     if record.table is not None:

@@ -35,6 +35,8 @@ from alloc.units import (
 from alloc.workload import NO_RULES, Configuration, InterferenceTable, Job, TaskGroup
 
 _TASKS = attrgetter("tasks")
+_STAGES, _REFUSABLE = attrgetter("stages"), attrgetter("refusable")
+_PLACEMENT = attrgetter("placement")
 FEATURES = (
     "placement rules",
     "MIG slices",
@@ -243,7 +245,7 @@ class Instance(Problem):
     @cached_property
     def _unfolded(self) -> Instance | None:
         # Not itself: what holds itself is only freed by the garbage collector.
-        if not any(job.stages for job in self.jobs):
+        if not any(map(_STAGES, self.jobs)):
             return None
         # Who moves is a matter between jobs, which parts know nothing of.
         parts = tuple(part for job in self.jobs for part in job.parts)
@@ -256,7 +258,11 @@ class Instance(Problem):
         Keys of `FEATURES`; values name the first job, tenant or rule concerned.
         """
         found: dict[str, str] = {}
-        for job in self.jobs:
+        # A million jobs that ask for none of this are seen at a glance.
+        jobs = self.jobs
+        special = any(map(_STAGES, jobs)) or any(map(_REFUSABLE, jobs))
+        special |= not all([rules is NO_RULES for rules in map(_PLACEMENT, jobs)])
+        for job in jobs if special else ():
             if job.stages:
                 found.setdefault("stages", f'job "{job.id}"')
             if job.placement is not NO_RULES and job.placement != NO_RULES:
