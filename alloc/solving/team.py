@@ -62,7 +62,7 @@ class Team:
         self._answers: Generator[tuple[int, float, Any], None, None] | None = None
         self._settings = Settings()
         self._asked = self._answered = 0
-        self._cpu_s = 0.0
+        self._cpu_s = self._waited_s = 0.0
 
     def __enter__(self) -> Self:
         return self
@@ -80,7 +80,8 @@ class Team:
         self._stack.close()
         if self._answered:
             self._report(
-                f"the other workers: {self._answered} turns of a search, {self._cpu_s:.1f} s of CPU"
+                f"the other workers: {self._answered} turns of a search, {self._cpu_s:.1f} s of "
+                f"CPU; waited for {self._waited_s:.1f} s"
             )
 
     def ask(
@@ -130,6 +131,7 @@ class Team:
         assert self._crew is not None
         answers, self._answers = self._answers, None
         found: dict[int, Any] = {}
+        began = time.perf_counter()
         try:
             with worker_deaths("search"):
                 wait_s = self._settings.seconds_left() + _GRACE_S
@@ -141,6 +143,7 @@ class Team:
             self.others = 0
             self._report("a worker process died; the search goes on in this one alone")
         finally:
+            self._waited_s += time.perf_counter() - began
             self._crew.end(answers)
         return [found[number] for number in sorted(found)]
 
