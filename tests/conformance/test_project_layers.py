@@ -39,7 +39,7 @@ def rests(steps: Steps, seed: int, worth: float) -> list[RestBound]:
     if steps.objective == "makespan":
         plain = PathsAndWork(steps, worth)
         begun = Layers(steps, 1e-6).sweep(2, worth, plain).begun
-        return [plain, PathsAndWork(steps, worth, plain.raised(begun))]
+        return [plain, PathsAndWork(steps, worth, plain.raised(begun[-1:]))]
     rng, data = np.random.default_rng(seed), steps.data
     edges = np.linspace(0.0, data.horizon_s * rng.uniform(0.3, 1.0), 6)
     graph = PricesOfGraph(data, steps.objective, edges, 3, 2.0, worth)

@@ -284,7 +284,8 @@ class _Search:
         self.take(self.data.put_in_again(self.plan))
         layers = Layers(steps, self.settings.gap)
         brief = self.settings.within(share * self.settings.seconds_left())
-        between, prices = (_BETWEEN if self.objective == "makespan" else 0.0), list[TimePrice]()
+        between = first = _BETWEEN if self.objective == "makespan" else 0.0
+        prices = list[TimePrice]()
         begun: tuple[PartialPlans, ...] = ()
         widths = layers.widths()
         while widths and not self.is_closed:
@@ -308,11 +309,12 @@ class _Search:
                 f"layers, {width} wide, below {goal:g}: {self.value:g}, bound {self.bound:g}"
             )
             took = left - brief.seconds_left()
-            if looked and (swept.plan is not None or swept.bound >= goal):
+            if looked and swept.plan is not None:
                 pass  # there is more to be had from as many plans
-            elif looked and len(widths) == 1:
+            elif looked and (swept.bound >= goal or len(widths) == 1):
                 between = 0.0
             else:
+                between = first
                 widths, begun = widths[1:], swept.begun
                 took *= _AGAIN
             if brief.seconds_left() < took:

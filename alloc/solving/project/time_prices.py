@@ -20,8 +20,9 @@ from alloc.backends.restricted_master import MasterColumn, RestrictedMaster
 from alloc.clock import check_time
 from alloc.solving.project.partial_plans import Array, Bools, Ints, PartialPlans, Steps
 
-MOMENTS = 30_000
-"""Moments of the tables at most: more take seconds to fill, and prove a thousandth more."""
+MOMENTS = 10_000
+"""Moments of the tables at most: an hour in tenths of a second is nearly exact; more take tenths of
+a second to fill for tiny projects, and prove less than a thousandth more."""
 _INTERVALS, _CELLS = 80, 8
 """Intervals of one price each, and cells of time in each, of prices that are raised."""
 _ROUNDS, _CLOSE = 100, 1e-3
