@@ -18,6 +18,7 @@ from alloc.problems.allocation.instance import Instance
 from alloc.result import Limits
 from alloc.solving import solve
 from alloc.solving.admission import method
+from alloc.solving.admission.diving import Dive
 from alloc.solving.admission.insertion import Insertion
 from alloc.solving.admission.parts import Parts, columns_apply, parts_of
 from alloc.solving.admission.plan_columns import PlanColumns
@@ -71,6 +72,30 @@ def test_no_plan_costs_less_than_the_program_says_and_its_plan_does_the_work(apa
         if math.isfinite(truth):
             assert found.least == pytest.approx(truth, abs=1e-9), seed
             assert found.plan is not None
+
+
+@pytest.mark.parametrize("apart", [False, True])
+def test_plans_below_a_limit_and_beside_slots_that_are_taken(apart: bool) -> None:
+    """What is left out costs the limit or more; a price without end is never paid."""
+    asked = 0
+    for seed in range(40):
+        rng = Random(seed)
+        problem, price = plan_problem(rng, apart)
+        price[np.array([[rng.random() < 0.25 for _ in row] for row in price])] = math.inf
+        truth = cheapest_of_all(problem, price)
+        for below in (0.7, 1.0001, 1.5):
+            limit = below * truth if truth > 0 and math.isfinite(truth) else below
+            for steps in (0, 20, 5000):
+                found = problem.cheapest(price, steps, below=limit)
+                assert found.least <= truth + 1e-9
+                if found.plan is not None:
+                    asked += 1
+                    assert problem.is_done_by(found.plan)
+                    assert truth - 1e-9 <= sum(price[t, c] for t, c in found.plan) < math.inf
+            # On the most steps the answer is the truth, as far as it was asked for.
+            assert found.least == pytest.approx(min(truth, limit), abs=1e-9), seed
+            assert found.plan is not None or truth >= limit
+    assert asked > 100
 
 
 def queue(rng: Random, *, promised: bool) -> Instance:
@@ -158,7 +183,10 @@ def test_parts_share_no_slot() -> None:
         taken |= own
 
 
-def test_ctrl_c_in_a_part_keeps_what_the_others_have(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("step", [Dive, Insertion])
+def test_ctrl_c_in_a_part_keeps_what_the_others_have(
+    step: type, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The answer is at least that of the shares, with a bound, and the certificate says why."""
     made = queue_of_tables(4, 12, 12)
     monkeypatch.setattr(method, "_MANY", 0)
@@ -166,7 +194,9 @@ def test_ctrl_c_in_a_part_keeps_what_the_others_have(monkeypatch: pytest.MonkeyP
     def pressed(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Insertion, "run", pressed)
+    # A dive that finds the optimum leaves nothing to let in.
+    monkeypatch.setattr(Dive, "run", lambda *_: None)
+    monkeypatch.setattr(step, "run", pressed)
     found = solve(made, "admission", limits=Limits(seconds=20)).certificate
     assert found.limit == "interrupt"
     assert found.objective is not None
@@ -199,6 +229,48 @@ def test_a_round_that_is_broken_off_leaves_the_answer_before_it(
         search.run(Settings(5.0), math.inf)
     assert len(search.plans) < len(before)
     assert search.answer == before
+
+
+def test_a_dive_keeps_plans_that_stand_beside_each_other() -> None:
+    """Its answer breaks no rule, and no job that is left has a plan in what is free."""
+    made = queue_of_tables(5, 14, 12)
+    data = admission_data(made, "value")
+    part = max((PlanColumns(data, own, print) for own in parts_of(data)), key=lambda p: len(p.jobs))
+    part.generate(Settings(60.0), math.floor)
+    late = Dive(part)
+    late.run(Settings(0.0))
+    assert late.plans == {}
+    dive = Dive(part)
+    dive.run(Settings(60.0))
+    held = part.held(dive.plans)
+    schedule = data.schedule(held, sorted(dive.plans))
+    assert schedule is not None
+    assert verify(made, schedule) == []
+    assert 0 < part.value(dive.plans) <= part.bound + 1e-6
+    left = [i for i, j in enumerate(part.jobs) if j not in dive.plans]
+    assert left
+    for i in left:
+        free = dive.free[dive.start[i] : dive.stop[i]]
+        fits = (dive.use[i][None] <= free[:, None] + 1e-6).all(axis=2)
+        assert part.problems[i].cheapest(np.where(fits, 1.0, math.inf), 100).plan is None
+
+
+def test_ctrl_c_in_a_dive_keeps_the_plans_until_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of the first choice, where no other answer is worth as much."""
+    made = queue_of_tables(5, 14, 12)
+    data = admission_data(made, "value")
+    closed: list[int] = []
+
+    def pressed(_: Dive, kept: list[int]) -> None:
+        closed.extend(kept)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Dive, "_close", pressed)
+    search = Parts(data, [], Settings(60.0), math.floor, lambda _: None)
+    with pytest.raises(KeyboardInterrupt):
+        search.run()
+    assert closed
+    assert len({j for j, _, _ in search.held}) == len(closed)
 
 
 def test_refused_jobs_of_little_worth_beside_large_ones_are_still_tried() -> None:
