@@ -1,8 +1,9 @@
 """Simulate streams of rigid jobs on 2,500 GPUs under FIFO, all checks included.
 
 Run it with ``python -m benchmarks.simulator_stream``, and ``--jobs 1000000`` for a million, or with
-``--rule srtf`` for another rule. Beside FIFO run two programs that neither place nor check nor keep a schedule, and only count GPUs: a heap of
-events, and SimPy where it is installed. All times are CPU times, medians of turns.
+``--rule srtf`` for another rule. Beside FIFO run two programs that neither place nor check nor keep
+a schedule, and only count GPUs: a heap of events, and SimPy where it is installed. All times are
+CPU times, medians of turns.
 """
 
 from __future__ import annotations
