@@ -1,8 +1,9 @@
 """Simulate streams of rigid jobs on 2,500 GPUs under FIFO, all checks included.
 
-Run it with ``python -m benchmarks.simulator_stream``, and ``--jobs 1000000`` for a million. Beside
-it run two programs that neither place nor check nor keep a schedule, and only count GPUs: a heap of
-events, and SimPy where it is installed. All times are CPU times, medians of turns.
+Run it with ``python -m benchmarks.simulator_stream``, and ``--jobs 1000000`` for a million, or with
+``--rule srtf`` for another rule. Beside FIFO run two programs that neither place nor check nor keep
+a schedule, and only count GPUs: a heap of events, and SimPy where it is installed. All times are
+CPU times, medians of turns.
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ NUM_HOSTS = 313
 LOAD = 0.95
 """Offered load: GPU time asked for per GPU time there is. Close to 1, queues are long."""
 
+RULES = ("fifo", "srtf", "edf")
+"""Rules that serve a stream by a rank that is known when a job arrives."""
 EVENT_US = 6.0
 """Most CPU time of an event, microseconds; an arrival and an end are two."""
 MAX_S = {80_000: 1.0, 1_000_000: 15.0}
@@ -61,10 +64,10 @@ def stream(num_jobs: int = NUM_JOBS, num_hosts: int = NUM_HOSTS, seed: int = 0) 
     return Instance("stream", flat_cluster("stream", host, num_hosts), jobs)
 
 
-def run(instance: Instance) -> tuple[float, SimulationResult]:
-    """Simulate the stream under FIFO; return the CPU seconds it took and the result."""
+def run(instance: Instance, rule: str = "fifo") -> tuple[float, SimulationResult]:
+    """Simulate the stream under a rule; return the CPU seconds it took and the result."""
     began = time.process_time()
-    result = simulate(instance, make_scheduler("fifo"))
+    result = simulate(instance, make_scheduler(rule))
     return time.process_time() - began, result
 
 
@@ -74,20 +77,22 @@ def peak_mib() -> float:
     return float(peak) / (2**20 if sys.platform == "darwin" else 2**10)
 
 
-def measure(num_jobs: int, repeats: int, seed: int) -> list[Verdict]:
-    """Print what a stream of some size takes, alone and beside other programs."""
+def measure(num_jobs: int, repeats: int, seed: int, rule: str = "fifo") -> list[Verdict]:
+    """Print what a stream of some size takes, alone and beside other programs, which know FIFO."""
     from benchmarks.alternatives.event_loop import by_heap, by_simpy  # it imports this module
 
     others = {"a heap": lambda instance: by_heap(instance, hosts=False)}
     if importlib.util.find_spec("simpy") is not None:
         others["SimPy"] = by_simpy
+    if rule != "fifo":
+        others.clear()
     spent: list[float] = []
     ratios: dict[str, list[float]] = {name: [] for name in others}
     grown_mib = 0.0
     for turn in range(repeats):
         instance = stream(num_jobs, seed=seed + turn)
         before_mib = peak_mib()
-        seconds, result = run(instance)
+        seconds, result = run(instance, rule)
         assert result.verified
         assert not result.unfinished
         if not turn:  # later turns reuse what is free
@@ -138,12 +143,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--jobs", type=int, action="append", help=f"default: {SIZES}")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--seed", type=int, default=0, help="of the first turn (default: 0)")
+    parser.add_argument("--rule", choices=RULES, default="fifo")
     arguments = parser.parse_args(argv)
     run(stream(100))  # loads what is needed
     print(f"rigid jobs of 1-64 GPUs on {8 * NUM_HOSTS} GPUs ({NUM_HOSTS} hosts), load {LOAD}")
     verdicts = []
     for num_jobs in sorted(arguments.jobs or SIZES):  # the peak of memory only rises
-        verdicts += measure(num_jobs, arguments.repeats, arguments.seed)
+        verdicts += measure(num_jobs, arguments.repeats, arguments.seed, arguments.rule)
     return conclude(verdicts)
 
 
