@@ -43,10 +43,10 @@ most proofs need no more; where one does, the ascent goes on."""
 _LAYERS, _AGAIN = 0.5, 6.0
 """Of the time left, for layers of partial plans; no pass begins that may take so many times as long
 as the one before and has less time than that: half a pass finds nothing."""
-_BY_BOUND, _BY_LAYERS = 0.75, 0.95
+_BY_BOUND, _BY_LAYERS = 0.75, 0.85
 """Of the time of a makespan, what is left for raising the bound: CP-SAT's usual search closes most
 in the first seconds, and then moves a bound that is far off no further. Without budgets layers
-prove most of what it does not close at once."""
+prove most of what it does not close in a tenth or so of it."""
 _BETWEEN = 0.5
 """How far between value and bound the first pass looks."""
 _EXAMPLES, _WIDE = 12, 4096
