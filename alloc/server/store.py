@@ -197,13 +197,13 @@ class Store:
 
     def _add_all(
         self, connection: Connection, added: Sequence[tuple[dict[str, Any], bytes]]
-    ) -> list[None]:
+    ) -> list[Job | None]:
         """Store new jobs without idempotency keys, each with its request."""
         connection.execute(self._insert_jobs, [values for values, _ in added])
         connection.execute(
             self._insert_requests, [{"job": values["id"], "body": body} for values, body in added]
         )
-        return [None] * len(added)
+        return [None for _ in added]
 
     async def start(self, job: Job) -> None:
         """Store that a job has been started."""
