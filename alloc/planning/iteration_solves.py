@@ -7,15 +7,17 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from alloc.planning.buffers import Knowledge, fit, is_enough, raise_buffers
-from alloc.planning.pools import Operation, operations_of, tightest
-from alloc.planning.replay import ReplaySettings
-from alloc.planning.tightened_problems import (
+from alloc.planning.buffers import (
+    Knowledge,
+    fit,
+    is_enough,
     keys_of,
     priced,
+    raise_buffers,
     tightened,
-    with_slopes,
 )
+from alloc.planning.pools import Operation, operations_of, tightest
+from alloc.planning.replay import ReplaySettings
 from alloc.problems.right_sizing.demand import TighteningKey
 from alloc.problems.right_sizing.plan import Plan
 from alloc.problems.right_sizing.problem import PlanningProblem
@@ -192,6 +194,7 @@ class IterationSolves:
 
     def _candidate(self, start: Result[Plan]) -> _Candidate:
         """Return the plan with buffers where a plan sends classes, as far as it may be cheapest."""
+        fit(self.knowledge, self.shared, self.operations(start))
         below = min((one.cost for one in self._found if one.is_enough), default=math.inf)
         return self.with_buffers(start, anywhere=False, below=below)
 
@@ -214,57 +217,20 @@ class IterationSolves:
         _Candidate
             The problem last solved with a plan, and its result.
         """
-        sloped, places = self._fitted(start, anywhere=anywhere), self._places(start)
-        is_small = len(places) * self.problem.num_quarters <= _FEW_CHOICES
-
-        def pose(last: Result[Plan]) -> PlanningProblem:
-            stay = places if is_small else self._places(last)
-            return tightened(sloped, self.knowledge, None if anywhere else stay)
-
-        return self._until_enough(start, sloped, pose, below)
-
-    def _fitted(self, start: Result[Plan], *, anywhere: bool) -> PlanningProblem:
-        """Set the buffers for the pools of a plan; return the problem with the slopes there.
-
-        Where classes may go anywhere, only with those of pools that were measured.
-        """
-        every = self.operations(start)
-        known = [one for one in every if not anywhere or one.pool in self.knowledge.measured]
-        sloped = with_slopes(self.shared, self.knowledge, known)
-        fit(self.knowledge, sloped, every)
-        return sloped
-
-    def _until_enough(
-        self,
-        start: Result[Plan],
-        base: PlanningProblem,
-        pose: Callable[[Result[Plan]], PlanningProblem],
-        below: float,
-    ) -> _Candidate:
-        """Solve what is posed after each plan until one has what its pools require by formula.
-
-        Parameters
-        ----------
-        start
-            A plan.
-        base
-            The problem without buffers.
-        pose
-            Returns the problem with those known, after a plan.
-        below
-            As in `with_buffers`.
-        """
-        now = pose(start)
+        places = self._places(start)
+        few = len(places) * self.problem.num_quarters <= _FEW_CHOICES
+        now = tightened(self.shared, self.knowledge, None if anywhere else places)
         result = self.of(now, start, 0.5)
         for _ in range(_MAX_SOLVES):
             if result.solution is None:
                 break
             every = tightest(self.operations(result), self.settings.regimes)
-            if not raise_buffers(self.knowledge, base, every):
+            if not raise_buffers(self.knowledge, self.shared, every):
                 return _Candidate(now, result, is_enough=True)
             if self._is_late() or result.certificate.bound >= below:
                 break
-            more = pose(result)
+            stay = places if few else self._places(result)
+            more = tightened(self.shared, self.knowledge, None if anywhere else stay)
             again = self.of(more, result, 0.5)
             if again.solution is None or _is_starved(again, result):
                 # The formula asks for more than can be had, or found in time; what can be had may
@@ -273,23 +239,9 @@ class IterationSolves:
             now, result = more, again
         return _Candidate(now, result, is_enough=False)
 
-    def would_be_the_same(
-        self, result: Result[Plan], now: PlanningProblem, *, anywhere: bool
-    ) -> bool:
-        """Return whether the problem with the buffers known would be one solved before.
-
-        Parameters
-        ----------
-        result
-            The plan whose places classes stay at.
-        now
-            The problem that it is of.
-        anywhere
-            Whether they may go anywhere instead.
-        """
-        sloped = self._fitted(result, anywhere=anywhere)
-        stay = None if anywhere else self._places(result)
-        return tightened(sloped, self.knowledge, stay) == now
+    def tightened(self, result: Result[Plan], *, anywhere: bool) -> PlanningProblem:
+        """Return the problem with the buffers known, classes being where a plan sends them."""
+        return tightened(self.shared, self.knowledge, None if anywhere else self._places(result))
 
     def _places(self, result: Result[Plan]) -> set[TighteningKey]:
         return keys_of(self.operations(result))

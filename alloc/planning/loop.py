@@ -8,11 +8,15 @@ from dataclasses import dataclass
 from typing import Literal
 
 from alloc.errors import InstanceError
-from alloc.planning.buffers import Knowledge, learn
+from alloc.planning.buffers import (
+    Knowledge,
+    fit,
+    learn,
+    with_shared_pools,
+)
 from alloc.planning.iteration_solves import IterationSolves, Solve
 from alloc.planning.pools import goals_of, operations_of, tightest, too_large
 from alloc.planning.replay import Measured, ReplaySettings, replay_all
-from alloc.planning.tightened_problems import with_shared_pools
 from alloc.problems.right_sizing.demand import Tightening
 from alloc.problems.right_sizing.headroom import KEPT_OUT, margins
 from alloc.problems.right_sizing.plan import Plan
@@ -124,14 +128,14 @@ def plan_and_replay(
 
     The first plan takes goals class by class, as the model does. In the second iteration load pays
     for the capacity that it requires in the pools of the plan before, and classes choose their
-    pools by that (`alloc.planning.tightened_problems.priced`). From several of these plans on they
-    stay there, and the model keeps capacity buffers: what the classes that share a pool require
-    together by a queueing formula, corrected by what the simulator measures in the pools of the
-    plans, up or down. The cheapest of these is replayed. If the last plan but one misses a goal,
-    the last stays in its places, and whoever missed a goal there, or nearly did, is given a host
-    more; so it is where a plan misses and nothing else would change. The answer is the cheapest
-    plan whose goals hold. Every iteration draws jobs of its own, and capacity is measured by draws
-    of before: no plan is judged by what it was made for.
+    pools by that (`alloc.planning.buffers.priced`). From several of these plans on they stay there,
+    and the model keeps capacity buffers: what the classes that share a pool require together by a
+    queueing formula, corrected by what the simulator measures in the pools of the plans, up or
+    down. The cheapest of these is replayed. If the last plan but one misses a goal, the last stays
+    in its places, and whoever missed a goal there, or nearly did, is given a host more; so it is
+    where a plan misses and nothing else would change. The answer is the cheapest plan whose goals
+    hold. Every iteration draws jobs of its own, and capacity is measured by draws of before: no
+    plan is judged by what it was made for.
 
     Parameters
     ----------
@@ -221,6 +225,7 @@ def _iterate(
                 return
             measured_only = True
             tell(f"iteration {number}: no plan with so much capacity; asking for what was measured")
+            fit(knowledge, shared, solves.operations(last.result))
         elif number == max_iterations or not _worth_another(iterations):
             return
         else:
@@ -240,7 +245,7 @@ def _iterate(
                         raise
                     # What no number of hosts cures in this plan is no fault of the one that holds.
                     return
-                if number == 1 or not solves.would_be_the_same(result, now, anywhere=measured_only):
+                if number == 1 or solves.tightened(result, anywhere=measured_only) != now:
                     break
             else:
                 return

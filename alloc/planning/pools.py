@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from alloc.problems.right_sizing.accounting import hosts_in_service
 from alloc.problems.right_sizing.demand import JobClass
@@ -89,10 +89,6 @@ class Stream:
         """GPUs busy on average."""
         return self.gpus * self.hours * self.jobs_per_hour
 
-    def times(self, part: float) -> Stream:
-        """Return so many times as many jobs."""
-        return replace(self, jobs_per_hour=part * self.jobs_per_hour)
-
 
 @dataclass(frozen=True)
 class Operation:
@@ -133,10 +129,6 @@ class Operation:
     def turn_hours(self) -> float:
         """Hours in which jobs make way for others: the mean run time, by their part in variance."""
         return math.fsum(s.gpus * s.load * s.hours for s in self.streams) / self.variance
-
-    def times(self, part: float) -> Operation:
-        """Return the pool with so many times as many jobs of each class."""
-        return replace(self, streams=tuple(stream.times(part) for stream in self.streams))
 
     @property
     def has_goal(self) -> bool:

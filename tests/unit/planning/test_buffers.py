@@ -14,7 +14,10 @@ from alloc.planning import capacity
 from alloc.planning.buffers import (
     Knowledge,
     learn,
+    priced,
     raise_buffers,
+    tightened,
+    with_shared_pools,
 )
 from alloc.planning.capacity import (
     corrected,
@@ -26,7 +29,6 @@ from alloc.planning.capacity import (
 )
 from alloc.planning.pools import Operation
 from alloc.planning.replay import replay
-from alloc.planning.tightened_problems import priced, tightened, with_shared_pools
 from alloc.problems.right_sizing import (
     JobClass,
     JobOption,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from typing import Any
+from unittest.mock import ANY
 
 import pytest
 from planning_worlds import small_pools
@@ -17,7 +18,7 @@ from alloc.planning.replay import Measured, ReplaySettings, replay, replay_all
 from alloc.planning.report import solve_plan
 from alloc.problems.right_sizing import Plan, PlanningProblem
 from alloc.problems.right_sizing.demand import MarginKey
-from alloc.problems.right_sizing.headroom import KEPT_OUT, margins
+from alloc.problems.right_sizing.headroom import KEPT_OUT
 from alloc.result import Limits, Result
 
 
@@ -74,14 +75,8 @@ def test_the_last_plan_that_may_hold_is_of_the_places_of_the_one_before(
         progress=tell,
     )
     assert ended.outcome == "missed"
-    # With buffers, factors are slopes.
     at_prices = [
-        any(
-            1.0 < part.factor < KEPT_OUT
-            for one in problems
-            for part in one.tightening
-            if not margins(one)
-        )
+        any(1.0 < part.factor < KEPT_OUT for one in problems for part in one.tightening)
         for problems in asked
     ]
     assert at_prices == [False, *[True] * (max_iterations - 2), False]
@@ -97,10 +92,10 @@ def test_where_nothing_would_change_the_next_plan_is_made_sure(
         ways.append(surely)
         learn(*given, surely=surely)  # type: ignore[arg-type]
 
-    is_the_same = IterationSolves.would_be_the_same
+    changed = IterationSolves.tightened
 
-    def the_same_at_first(*given: Any, anywhere: bool) -> bool:
-        return is_the_same(*given, anywhere=anywhere) if ways[-1] else True
+    def unchanged_at_first(*given: Any, anywhere: bool) -> object:
+        return changed(*given, anywhere=anywhere) if ways[-1] else ANY
 
     def miss_at_first(*given: object, draw: int) -> tuple[tuple[Measured, ...], ...]:
         found = replay_all(*given, draw=draw)  # type: ignore[arg-type]
@@ -110,7 +105,7 @@ def test_where_nothing_would_change_the_next_plan_is_made_sure(
         )
 
     monkeypatch.setattr("alloc.planning.loop.learn", noted)
-    monkeypatch.setattr(IterationSolves, "would_be_the_same", the_same_at_first)
+    monkeypatch.setattr(IterationSolves, "tightened", unchanged_at_first)
     monkeypatch.setattr("alloc.planning.loop.replay_all", miss_at_first)
     ended = plan_and_replay(
         small_pools(),
