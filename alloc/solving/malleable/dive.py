@@ -23,7 +23,7 @@ from alloc.formulation import Array
 from alloc.models.malleable.data import SlotData
 from alloc.solving.malleable.insertion import Builder
 from alloc.solving.malleable.joint_pricing import ROOM
-from alloc.solving.malleable.master import Column
+from alloc.solving.malleable.master import Column, fit_together
 from alloc.solving.outcome import Settings
 
 _ROOT_ROUNDS, _ROUNDS = 20, 6
@@ -124,17 +124,18 @@ class Dive:
                         return None
                     left -= 1
                     self._forbid()
-                elif not best:
-                    whole = np.flatnonzero(share > _WHOLE)
-                    return {self._columns[i].job: self._columns[i] for i in whole} | self._fixed
-                else:
-                    self._fix(max(best, key=lambda i: share[i]))
+                    continue
+                parts = [i for i in best if share[i] <= _WHOLE]
+                if not parts and fit_together((self._columns[i] for i in best), self._room):
+                    return {self._columns[i].job: self._columns[i] for i in best} | self._fixed
+                # What is whole but does not fit keeps the rows up to the tolerance of the program.
+                self._fix(max(parts or best, key=lambda i: share[i]))
         except OutOfTime:
             pass
         return None
 
     def _best(self, share: Array) -> list[int] | None:
-        """Return the column of most share of each job that has several; None if one has none."""
+        """Return the column of most share of each open job; None if one has none."""
         best: dict[int, int] = {}
         for i in np.flatnonzero(share > 1 - _WHOLE).tolist():
             job = self._columns[i].job
@@ -142,7 +143,7 @@ class Dive:
                 best[job] = i
         if len(best) < len(self._open):
             return None
-        return [i for i in best.values() if share[i] <= _WHOLE]
+        return list(best.values())
 
     def _solve(self, rounds: int, most: float) -> tuple[float, Array]:
         """Price profiles for what is left; return the value, and the share of each column.

@@ -22,7 +22,7 @@ from alloc.solving.malleable.column_generation import Relaxation
 from alloc.solving.malleable.dive import Dive
 from alloc.solving.malleable.insertion import Builder, value_of
 from alloc.solving.malleable.joint_pricing import ROOM
-from alloc.solving.malleable.master import Column, solve_integer_master
+from alloc.solving.malleable.master import Column, fit_together, solve_integer_master
 from alloc.solving.malleable.reinsertion import GAIN, Reinsertion
 from alloc.solving.outcome import Settings
 
@@ -166,11 +166,9 @@ class Improver(Reinsertion[Column, Array]):
     def _with(self, plan: Plan, gains: Sequence[Plan]) -> Plan:
         """Return a plan with the changes to another one that fit into it and make it better."""
         for changed in gains:
-            room = self.builder.room_of(own for job, own in plan.items() if job not in changed)
-            for column in changed.values():
-                self.builder.take(room, column)
             better = {**plan, **changed}
-            if room.min() >= -ROOM and value_of(self.data, better) < value_of(self.data, plan):
+            fits = fit_together(better.values(), self.builder.empty())
+            if fits and value_of(self.data, better) < value_of(self.data, plan):
                 plan = better
         return plan
 
@@ -189,10 +187,10 @@ class Improver(Reinsertion[Column, Array]):
         """Improve the incumbent until the target is met, time is up, or nothing helps any more."""
         stop = max(self.settings.seconds_left() - seconds, 0.0)
         record, rounds = self.plan, 0
-        if not self.dives:
-            self._idle = 0
-        elif self._walk is not None and self._walk[0] is record:
+        if self.dives and self._walk is not None and self._walk[0] is record:
             self.plan = self._walk[1]
+        else:
+            self._idle = 0
         # Without a linear master, columns are few and insertion is quick: choose less, insert more.
         long = not self.relaxation.mastered
         patience = min(20 * self.data.num_jobs, math.inf if long else 400)

@@ -9,7 +9,7 @@ prices feed the pricing problems of `alloc.models.malleable.profiles`.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -22,6 +22,7 @@ from alloc.formulation import Array, ArrayModel, RawResult
 from alloc.models.malleable.costs import Multipliers, Target
 from alloc.models.malleable.data import Index, SlotData
 from alloc.models.malleable.profiles import IDLE, Profile
+from alloc.solving.malleable.joint_pricing import ROOM
 
 
 @dataclass(frozen=True)
@@ -326,4 +327,15 @@ def solve_integer_master(
     raw = solve_and_prove(model, options) if prove else highs.solve(model, options)
     if raw.values is None:
         return None, raw
-    return [columns[i] for i in np.flatnonzero(raw.values[: len(columns)] > 0.5)], raw
+    chosen = [columns[i] for i in np.flatnonzero(raw.values[: len(columns)] > 0.5)]
+    # The solver keeps its rows up to a tolerance, which is more than one unit of large amounts.
+    return (chosen if fit_together(chosen, capacity) else None), raw
+
+
+def fit_together(columns: Iterable[Column], room: Array) -> bool:
+    """Return whether columns fit together into the capacity left, shape (slots, R)."""
+    before = room.ravel()
+    left = before.copy()
+    for column in columns:
+        left[column.rows] -= column.use
+    return bool((left >= np.minimum(before, 0.0) - ROOM).all())

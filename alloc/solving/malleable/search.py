@@ -183,7 +183,7 @@ class Search:
         if self.gap <= OPTIMALITY_GAP:
             return
         # No worker starts for what is proved by now.
-        self.companions.ask(improver, _MEANWHILE_SHARE * self.settings.seconds_left())
+        self._ask_others(improver, _MEANWHILE_SHARE * self.settings.seconds_left())
         improver.target = self.bound * (1 + OPTIMALITY_GAP)
         share = _DIVES_SHARE if improver.dives else _MASTER_SHARE
         improver.integer_master(share * self.settings.seconds_left())
@@ -207,7 +207,7 @@ class Search:
                 break
             share = min(2 * share, 1.0)
             # For as long as the next proof and search take.
-            self.companions.ask(improver, share * self.settings.seconds_left())
+            self._ask_others(improver, share * self.settings.seconds_left())
         if self.gap > OPTIMALITY_GAP:
             self.companions.take(improver)
             self._adopt(improver)
@@ -274,6 +274,13 @@ class Search:
         """Return the profile of each job."""
         assert self.plan is not None
         return {j: column.profile for j, column in self.plan.items()}
+
+    def _ask_others(self, improver: Improver, seconds: float) -> None:
+        """Let others search for so long, from the best of here and what they found before."""
+        try:
+            self.companions.ask(improver, seconds)
+        finally:  # also at Ctrl-C; and a proof begins with the best that is known
+            self._adopt(improver)
 
     def _adopt(self, improver: Improver) -> None:
         if improver.value < self.value:

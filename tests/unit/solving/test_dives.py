@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from alloc.backends import SolverOptions
 from alloc.instances import load
 from alloc.models.malleable.data import SlotData, slot_data
 from alloc.models.malleable.profiles import IDLE, Pricing, Profile
+from alloc.problems.allocation.instance import Instance
 from alloc.solving.malleable.column_generation import generate_columns
 from alloc.solving.malleable.dive import Dive
 from alloc.solving.malleable.improvement import Improver
 from alloc.solving.malleable.insertion import Builder, value_of
 from alloc.solving.malleable.joint_pricing import ROOM
-from alloc.solving.malleable.master import Column, make_column
+from alloc.solving.malleable.master import Column, make_column, solve_integer_master
+from alloc.solving.malleable.search import Search
 from alloc.solving.outcome import Settings
+from alloc.topology import Host, HostType, Topology
+from alloc.workload import Configuration, Job, TaskGroup
 
 
 def _silent(line: str) -> None:
@@ -143,6 +149,28 @@ def test_a_dive_without_time_finds_nothing_and_raises_nothing() -> None:
     assert dive.run(np.inf) is None
 
 
+@pytest.mark.parametrize("size", [10, 10**6, 10**7, 4 * 10**8])
+def test_one_unit_too_much_is_not_run_together(size: int) -> None:
+    """Two jobs take one token more than there are: below the tolerance of a solver, still none."""
+    task = TaskGroup("w", 1, 1000, 1000, 1, resources={"tokens": size + 1})
+    ways = tuple(Configuration((replace(task, gpu_milli=1000 * k),), 0.7 + 0.3 * k) for k in (1, 2))
+    jobs = tuple(Job(f"j{n}", 0.0, 1000.0 + 250.0 * n, ways) for n in range(2))
+    kind = HostType("box", 16, "a", 64_000, 1024)
+    topology = Topology("t", (kind,), (Host("h", "box"),), resources={"tokens": 2 * size + 1})
+    data = slot_data(Instance("far", topology, jobs, slot_s=400.0), "weighted_jct", ())
+    builder = Builder(data, 12)
+    plan = builder.insert_all([0, 1], builder.empty(), None)
+    assert plan is not None
+    columns = list(plan.values())
+    found = Dive(data, builder, [0, 1], builder.empty(), columns, Settings(60.0)).run(np.inf)
+    assert found is not None
+    assert builder.room_of(found.values()).min() >= -ROOM
+    early = [builder.insert(job, builder.empty(), None) for job in (0, 1)]
+    columns += [column for column in early if column is not None]
+    chosen, _ = solve_integer_master(data, columns, builder.empty(), [0, 1], SolverOptions(30.0))
+    assert chosen is None or builder.room_of(chosen).min() >= -ROOM
+
+
 def _improver(seed: int) -> tuple[SlotData, Improver]:
     data = slot_data(load("elastic-small/04"), "weighted_jct", ())
     builder = Builder(data, 40)
@@ -165,6 +193,43 @@ def test_a_search_by_dives_ends_with_the_best_schedule_it_met() -> None:
     assert improver.relaxation.bound <= improver.value < first
     assert improver.builder.room_of(improver.plan.values()).min() >= -ROOM
     assert sorted(improver.plan) == list(range(data.num_jobs))
+
+
+def test_a_search_that_had_given_up_goes_on_from_a_better_schedule() -> None:
+    """Rounds without a better schedule count from the last one, wherever it was found."""
+    _, improver = _improver(0)
+    improver.search(1.0, _silent)
+    improver._idle = 10**6
+    improver.search(60.0, _silent)
+    assert improver._idle == 10**6
+    _, other = _improver(1)
+    other.plan = improver.plan
+    before = improver.value
+    other.search(2.0, _silent)
+    improver.plan = dict(other.plan)
+    improver.search(0.2, _silent)
+    assert improver._idle < 10**6
+    assert improver.value <= before
+
+
+def test_ctrl_c_keeps_what_others_found_in_turns_that_are_over(monkeypatch) -> None:
+    """What they found is the incumbent before they are asked again, and before a proof is tried."""
+    data, improver = _improver(0)
+    first = improver.plan
+    improver.search(2.0, _silent)
+    better, improver.plan = improver.plan, first
+    assert value_of(data, better) < value_of(data, first)
+    search = Search(data, "weighted_jct", improver.settings, None, _silent)
+    search.plan = first
+
+    def interrupted(own: Improver, seconds: float) -> None:
+        own.adopt(better)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(search.companions, "ask", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        search._ask_others(improver, 1.0)
+    assert search.plan is better
 
 
 def test_what_two_searches_changed_goes_together_where_it_fits() -> None:
