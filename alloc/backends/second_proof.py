@@ -114,17 +114,35 @@ def search_and_solve(model: ArrayModel, options: SolverOptions) -> RawResult:
         return replace(found, limit="interrupt") if stop.pressed else found
     if stop.pressed:
         worst = np.inf if model.sense == "max" else -np.inf
-        return RawResult("no_solution", None, None, worst, "interrupt", "Interrupted", "none")
+        raw = RawResult("no_solution", None, None, worst, "interrupt", "Interrupted", "none")
+        return _with_found(model, raw, search)
     left = options.time_limit_s - (time.perf_counter() - began)
-    left_options = replace(options, time_limit_s=max(left, 0.0))
-    raw = highs.solve(model, left_options)
-    if raw.status != "optimal" or raw.values is None or raw.objective is None:
-        return raw
+    raw = highs.solve(model, replace(options, time_limit_s=max(left, 0.0)))
+    better = _with_found(model, raw, search)
+    if raw.status != "optimal":
+        return better
     left = options.time_limit_s - (time.perf_counter() - began)
-    better = raw
-    if search.is_better and beats(search.value, raw.objective, model.sense):
-        better = replace(raw, values=search.values, objective=search.value)
     return _by_second_run(model, raw, better, replace(options, time_limit_s=left), search)
+
+
+def _with_found(model: ArrayModel, raw: RawResult, search: _Tree) -> RawResult:
+    """Return what HiGHS says with the best solution that a search before it has met, if better.
+
+    Of a limit, or a program that is called infeasible, it makes a feasible one, and of a bound
+    that the solution beats nothing is left.
+    """
+    if not search.is_better:
+        return raw
+    if raw.objective is not None and not beats(search.value, raw.objective, model.sense):
+        return raw
+    found = replace(raw, values=search.values, objective=search.value)
+    if raw.status == "optimal":
+        return found
+    is_false = raw.status == "infeasible" or beats(search.value, raw.bound, model.sense)
+    found = replace(found, status="feasible")
+    if is_false or not np.isfinite(raw.bound):
+        return replace(found, bound=search.root, bound_proof="recomputed")
+    return found
 
 
 def _searched(
@@ -203,9 +221,13 @@ def _by_second_run(
     search
         The search.
     """
-    # Of a gap that was allowed the second run would leave as much, and confirm nothing.
     assert raw.objective is not None
+    assert better.objective is not None
+    # Of a gap that was allowed the second run would leave as much, and confirm nothing; and it
+    # leaves room for better solutions.
     is_exact = is_within(raw.objective, raw.bound, OPTIMALITY_GAP)
+    if not is_exact and not beats(better.objective, raw.bound, model.sense):
+        return better
     confirmed = _confirmed(model, better, options, search) if is_exact else None
     if confirmed is not None or better is raw:
         return confirmed or raw
