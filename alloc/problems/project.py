@@ -209,16 +209,19 @@ class ProjectProblem(Problem):
                 f"{self.name}: run times go from {min(times):g} to {max(times):g} s, more than "
                 f"{_MAX_SPREAD:g} times as long; merge the short activities with their neighbours."
             )
-        last = max(job.release_s for job in self.jobs)
-        if not math.isfinite(
-            last + sum(max(m.duration_s for m in a.modes) for a in self.activities)
-        ):
+        if not math.isfinite(self.last_s):
             raise InstanceError(f"{self.name}: times add up beyond all numbers; give seconds.")
 
     def fits(self, mode: Mode) -> bool:
         """Return whether no resource has less than a mode uses."""
         capacity = {resource.name: resource.capacity for resource in self.resources}
         return all(amount <= capacity[name] for name, amount in mode.uses.items())
+
+    @property
+    def last_s(self) -> float:
+        """A time by which some best schedule is done: one activity after the other, seconds."""
+        last = max(job.release_s for job in self.jobs)
+        return last + sum(max(m.duration_s for m in a.modes) for a in self.activities)
 
     @cached_property
     def position(self) -> dict[str, int]:
@@ -345,6 +348,29 @@ class ProjectPlan(Tabular):
         return math.fsum(
             job_cost(job, ends[job.id], objective) for job in problem.jobs if job.id in ends
         )
+
+
+def cost_rounding(problem: ProjectProblem, objective: str, last_s: float) -> float:
+    """Return by how much the costs of all jobs may be off since their ends are rounded.
+
+    Ends by the clock of a computer are far above costs, which are differences of them: after 1e9
+    seconds a float is known to a tenth of a millionth.
+
+    Parameters
+    ----------
+    problem
+        What is planned.
+    objective
+        ``makespan``, whose rounding is a share of itself, ``weighted_jct`` or
+        ``weighted_tardiness``.
+    last_s
+        A time that no end is after, seconds.
+    """
+    if objective == "makespan":
+        return 0.0
+    # Start and end are rounded by half the distance of two floats each, and so is what is
+    # subtracted.
+    return 2.0 * math.ulp(last_s) * math.fsum(job.weight for job in problem.jobs)
 
 
 def job_cost(job: ProjectJob, end_s: float, objective: str) -> float:

@@ -355,3 +355,36 @@ def test_times_of_a_computer_clock_are_proved_as_well_as_those_from_0(objective)
     assert alloc.verify(late, result.solution) == []
     again = alloc.solve(late, objective=objective, warm_start=result.solution)
     assert again.objective <= result.objective
+
+
+@pytest.mark.parametrize(("begin_s", "unit_s"), [(1.7e9, 1e-3), (1e12, 1.0)])
+def test_costs_of_short_stages_by_a_computer_clock_are_proved_up_to_rounding(begin_s, unit_s):
+    """Ends are rounded there by a share of the costs: no bound is called false for it."""
+    proved = 0
+    for seed in range(24, 36):
+        problem, _ = PROJECT.problem(seed)
+        late = replace(
+            problem,
+            activities=tuple(
+                replace(
+                    a,
+                    modes=tuple(replace(m, duration_s=unit_s * m.duration_s) for m in a.modes),
+                )
+                for a in problem.activities
+            ),
+            jobs=tuple(
+                replace(job, release_s=begin_s + unit_s * job.release_s, due_date_s=None)
+                for job in problem.jobs
+            ),
+        )
+        best = PROJECT.truth((late, "weighted_jct")).values
+        result = alloc.solve(late, objective="weighted_jct", limits=alloc.Limits(seconds=20))
+        if best is None:
+            assert result.status == "infeasible"
+            continue
+        weights = sum(job.weight for job in late.jobs)
+        assert result.status == "optimal"
+        assert alloc.verify(late, result.solution) == []
+        assert result.objective == pytest.approx(best[0], abs=4 * math.ulp(begin_s) * weights)
+        proved += 1
+    assert proved >= 10

@@ -19,7 +19,7 @@ from alloc.models.project.cpsat_model import Windows, build_cpsat
 from alloc.models.project.data import ProjectData
 from alloc.models.project.prices import PricesOfGraph
 from alloc.models.project.whole_times import WholeTimes
-from alloc.problems.project import ProjectPlan, ProjectProblem
+from alloc.problems.project import ProjectPlan, ProjectProblem, cost_rounding
 from alloc.solving.outcome import Outcome, Settings
 from alloc.solving.project.layers import Layers
 from alloc.solving.project.partial_plans import PartialPlans, Steps
@@ -113,7 +113,10 @@ def schedule_project(
         if plan is not None and start is not None:
             # Times so far from 0 round: what was given is not lost for that.
             plan = min(plan, start, key=lambda one: one.value(problem, objective))
-        bound = early.bound + begin_s if objective == "makespan" else early.bound
+        if objective == "makespan":
+            return replace(early, solution=plan, bound=early.bound + begin_s)
+        # Costs are differences of times that are rounded there, and of decimals here.
+        bound = max(0.0, early.bound - cost_rounding(problem, objective, problem.last_s))
         return replace(early, solution=plan, bound=bound)
     search = _Search(ProjectData(problem), objective, settings, report)
     search.take(start)
