@@ -3,6 +3,9 @@
 RENAMED = {
     ("solve", "--family"): "--formulation",
     ("solve", "--method"): "--backend",
+    ("topology show", "-f"): "--format",
+    ("topology convert", "-f"): "--format",
+    ("ranks", "-f"): "--format",
     ("place", "--goal"): "--objective",
     ("compare", "--jobs"): "--workers",
     ("demo", "--output"): "--report FILE.html",

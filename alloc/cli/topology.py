@@ -39,7 +39,6 @@ FormatOption = Annotated[
     str | None,
     typer.Option(
         "--format",
-        "-f",
         metavar="NAME",
         help="Format of the file; by default told from its content.",
         autocompletion=completion.complete_topology_format,

@@ -23,7 +23,7 @@ NODES = 200
 """Nodes of a tree in the round of a scheduler. A count, so that equal inputs give equal decisions
 on every machine, busy or not; rounds of the rows of `benchmarks.online` need one."""
 
-_MOST_DONE = 1 - 1e-12
+_MAX_DONE = 1 - 1e-12
 """Fraction of its work that a job has done at most: whoever is still there has some left."""
 
 
@@ -133,7 +133,7 @@ def _amounts(views: Sequence[JobView]) -> Array:
     )
     work[np.isnan(work)] = 1.0  # None became no number
     left = np.where(np.isnan(left), work, left)
-    done = np.minimum(np.maximum(work - left, 0.0), work * _MOST_DONE)
+    done = np.minimum(np.maximum(work - left, 0.0), work * _MAX_DONE)
     return np.array([weight, work, work - done])
 
 
@@ -141,7 +141,7 @@ def _as_job(view: JobView, before: Job | None = None) -> Job:
     """Return the job as the scheduler knows it, the same as before where nothing has changed."""
     work = 1.0 if view.work is None else view.work
     left = work if view.work_left is None else view.work_left
-    done = min(max(work - left, 0.0), work * _MOST_DONE)
+    done = min(max(work - left, 0.0), work * _MAX_DONE)
     if (
         before is not None
         and before.configurations is view.configurations

@@ -58,7 +58,7 @@ def test_gpus_wired_pair_by_pair_are_mapped_by_their_traffic(run, tmp_path):
         "GPU2\tNV2\tPHB\t X \tNV1\n"
         "GPU3\tPHB\tNV2\tNV1\t X \n"
     )
-    matrix = ("-f", "nvidia-smi", "-O", "gpu_type=v100", "--tensor", 4)
+    matrix = ("--format", "nvidia-smi", "-O", "gpu_type=v100", "--tensor", 4)
     done = run("ranks", path, *matrix, "--json")
     assert done.exit_code == 0, done.output
     document = json.loads(done.stdout)
