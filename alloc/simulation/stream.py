@@ -157,9 +157,11 @@ class Stream:
                     took(0.0)  # the first still waits for GPUs
                     continue
                 began = clock()
+                if ranked is not None:
+                    ranked.open(misfits, now_s)
                 while True:
                     if ranked is not None:
-                        j = ranked.first(misfits, now_s)
+                        j = ranked.first()
                         if j < 0:
                             break
                     elif waiting:
@@ -192,6 +194,7 @@ class Stream:
                     misfits.add(id(ways))
                     if ranked is None:
                         break
+                    ranked.pass_over()
                 took(clock() - began)
         finally:
             engine.num_complete = num_complete

@@ -39,7 +39,9 @@ class ByRank:
         self._rank, self._run_s, self._limit_s = rank, run_s, limit_s
         self._queues: dict[int, list[tuple[float, int, int]]] = {}
         self._num_added = 0
-        self._kind = 0
+        # Of the decision under way: the first job of each kind that may still fit, and its time.
+        self._line: list[tuple[tuple[float, int, int], int]] = []
+        self._now_s = 0.0
 
     def __bool__(self) -> bool:
         return bool(self._queues)
@@ -49,24 +51,38 @@ class ByRank:
         heapq.heappush(self._queues.setdefault(kind, []), (self._rank[j], self._num_added, j))
         self._num_added += 1
 
-    def first(self, misfits: Container[int], now_s: float) -> int:
-        """Return the first job of a kind that is no misfit, or -1."""
-        best: tuple[float, int, int] | None = None
-        for kind, queue in self._queues.items():
-            if kind in misfits:
-                continue
-            if self._run_s:
-                self._move_lost(queue, now_s)
-            if best is None or queue[0] < best:
-                best, self._kind = queue[0], kind
-        return -1 if best is None else best[2]
+    def open(self, misfits: Container[int], now_s: float) -> None:
+        """Begin a decision: line up the kinds that are no misfits, each by its first job."""
+        # Each kind is looked at once a decision, for there may be as many kinds as jobs.
+        if self._run_s:
+            for kind, queue in self._queues.items():
+                if kind not in misfits:
+                    self._move_lost(queue, now_s)
+        self._now_s = now_s
+        queues = self._queues.items()
+        self._line = [(queue[0], kind) for kind, queue in queues if kind not in misfits]
+        heapq.heapify(self._line)
+
+    def first(self) -> int:
+        """Return the first job of the kinds lined up, or -1."""
+        return self._line[0][0][2] if self._line else -1
 
     def take(self) -> None:
         """Take out the job that `first` returned."""
-        queue = self._queues[self._kind]
+        kind = self._line[0][1]
+        queue = self._queues[kind]
         heapq.heappop(queue)
         if not queue:
-            del self._queues[self._kind]
+            del self._queues[kind]
+            heapq.heappop(self._line)
+            return
+        if self._run_s:
+            self._move_lost(queue, self._now_s)
+        heapq.heapreplace(self._line, (queue[0], kind))
+
+    def pass_over(self) -> None:
+        """Leave out the kind of the job that `first` returned, for the rest of the decision."""
+        heapq.heappop(self._line)
 
     def _move_lost(self, queue: list[tuple[float, int, int]], now_s: float) -> None:
         """Let jobs of one kind that are lost by now come last; those behind the first can wait."""

@@ -27,6 +27,7 @@ from alloc.schedulers.srtf import Srtf
 from alloc.schedulers.state import Scheduler
 from alloc.simulation import Simulation, SimulationResult, simulate
 from alloc.simulation.stream import stream_of
+from alloc.simulation.waiting import ByRank
 from alloc.topology import Host, HostType, Topology, flat_cluster
 from alloc.verification import verify
 from alloc.workload import Configuration, Job, PlacementRules, TaskGroup, rigid_gang
@@ -397,3 +398,31 @@ def test_columns_of_jobs_are_not_sent_to_other_processes() -> None:
     assert len(pickle.dumps(sent)) <= before + 200  # flags that were worked out
     assert sent == instance
     assert told(simulate(sent, Fifo())) == told(result)
+
+
+def test_each_kind_of_waiting_jobs_is_looked_at_once_a_decision() -> None:
+    """As many kinds as jobs, none of which fits, cost a look each, not one for every other."""
+
+    class Counted(set[int]):
+        looks = 0
+
+        def __contains__(self, kind: object) -> bool:
+            self.looks += 1
+            return super().__contains__(kind)
+
+    num_kinds = 50
+    waiting = ByRank([float(-j) for j in range(num_kinds)])
+    for j in range(num_kinds):
+        waiting.add(j, j)
+    misfits = Counted()
+    waiting.open(misfits, 0.0)
+    served = []
+    while (j := waiting.first()) >= 0:
+        served.append(j)
+        waiting.pass_over()
+    assert served == list(range(num_kinds))[::-1]
+    assert misfits.looks == num_kinds
+    waiting.open({num_kinds - 1}, 0.0)
+    assert waiting.first() == num_kinds - 2
+    waiting.take()
+    assert waiting.first() == num_kinds - 3
