@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import types
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import cache
 from typing import Annotated, Any, Union, get_args, get_origin
 from weakref import WeakValueDictionary
@@ -30,19 +30,26 @@ _KEPT: dict[Any, _Kept] = {}
 class _Kept:
     most: int
     is_worth_it: Callable[[Any], bool]
+    unseen: Callable[[Any], Hashable]
     records: OrderedDict[Any, Any] = dataclasses.field(default_factory=OrderedDict)
 
     def known(self, record: Any) -> Any:
         """Return an equal record of before, or this one, which is kept from now on."""
-        found = self.records.pop(record, record)
+        key = record, self.unseen(record)
+        found = self.records.pop(key, record)
         if self.is_worth_it(found):
-            self.records[found] = found
+            self.records[key] = found
             if len(self.records) > self.most:
                 self.records.popitem(last=False)
         return found
 
 
-def keep_last(record_class: Any, most: int, is_worth_it: Callable[[Any], bool]) -> None:
+def keep_last(
+    record_class: Any,
+    most: int,
+    is_worth_it: Callable[[Any], bool],
+    unseen: Callable[[Any], Hashable] = lambda record: None,
+) -> None:
     """Let equal records of a class be one object from now on, as long as they are among the last.
 
     What was worked out of one, its cached properties, is then there for the next document that
@@ -56,8 +63,10 @@ def keep_last(record_class: Any, most: int, is_worth_it: Callable[[Any], bool]) 
         Records to keep, 1 or more.
     is_worth_it
         Whether a record, with what was worked out of it, is small enough to be kept.
+    unseen
+        What records that count as equal may differ in all the same.
     """
-    _KEPT[record_class] = _Kept(most, is_worth_it)
+    _KEPT[record_class] = _Kept(most, is_worth_it, unseen)
 
 
 class _Wrong(Exception):

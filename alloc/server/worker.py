@@ -20,6 +20,7 @@ from alloc.errors import (
     UnsupportedFeatureError,
 )
 from alloc.processes import limit_memory
+from alloc.resources import amounts_of
 from alloc.server.bodies import read_request
 from alloc.server.frames import Failure, Tag, pack, pack_job, receive_job
 from alloc.server.operations import Limits, Operation, operations
@@ -62,7 +63,7 @@ def main(channel: socket.socket) -> None:
     sys.path[:] = start["path"]
     os.chdir(start["folder"])
     known = operations(start["operations"])
-    keep_last(Topology, _TOPOLOGIES, _is_small)
+    keep_last(Topology, _TOPOLOGIES, _is_small, _names)
     limits = Limits(start["job_limit_s"], os.cpu_count() or 1, start["max_body_bytes"])
     # What is allocated beyond the limit fails here, before the server has to kill.
     limit_memory(start["memory_limit_mib"])
@@ -75,6 +76,12 @@ def main(channel: socket.socket) -> None:
 
 def _is_small(topology: Topology) -> bool:
     return topology.num_hosts <= _MAX_HOSTS and len(topology.known_gangs) <= _MAX_GANGS
+
+
+def _names(topology: Topology) -> tuple[tuple[str, ...], ...]:
+    """Return the names of resources, those of amounts of 0 too, which make no topology another."""
+    given = (topology.resources, *(kind.resources for kind in topology.host_types))
+    return tuple(amounts_of(own).names for own in given)
 
 
 def how_to_start(settings: Settings) -> bytes:
