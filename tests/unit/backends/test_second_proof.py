@@ -284,6 +284,42 @@ def test_ctrl_c_in_a_search_before_highs_ends_it(monkeypatch: pytest.MonkeyPatch
     assert raw.values is None
 
 
+@pytest.mark.parametrize("said", ["interrupt", "time", "infeasible"])
+def test_what_a_search_before_highs_has_found_is_kept(
+    said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C in the search, and HiGHS at its limit or wrong, lost it."""
+    model = ArrayModel(
+        "max",
+        np.array([3.0, 2.0]),
+        sparse.csr_array(np.array([[2.0, 1.0]])),
+        np.array([-np.inf]),
+        np.array([4.0]),
+        np.zeros(2),
+        np.full(2, 3.0),
+        np.ones(2, dtype=bool),
+    )
+
+    def run(search: _Tree, stop: Stop, max_nodes: int | None = None) -> bool:
+        search._take(np.array([1.0, 2.0]))
+        search.root, stop.pressed = 7.5, said == "interrupt"
+        return False
+
+    def solve(model: ArrayModel, options: SolverOptions) -> RawResult:
+        if said == "time":
+            return RawResult("no_solution", None, None, np.inf, "time", "Time limit")
+        return RawResult("infeasible", None, None, -np.inf, None, "Infeasible")
+
+    shim = SimpleNamespace(solve=solve, finer_scaling=highs.finer_scaling)
+    monkeypatch.setattr("alloc.backends.second_proof.highs", shim)
+    monkeypatch.setattr(_Tree, "run", run)
+    raw = search_and_solve(model, replace(EXACT, stoppable=True))
+    assert (raw.status, raw.objective, raw.bound) == ("feasible", 7.0, 7.5)
+    assert raw.limit == (None if said == "infeasible" else said)
+    assert raw.values is not None
+    assert raw.values.tolist() == [1.0, 2.0]
+
+
 def test_what_misses_its_own_bound_is_not_called_optimal() -> None:
     """HiGHS' reduced costs hold to 1e-7 of the largest cost, which may be all of a small one."""
     solved = 0
