@@ -361,7 +361,7 @@ def test_times_of_a_computer_clock_are_proved_as_well_as_those_from_0(objective)
 def test_costs_of_short_stages_by_a_computer_clock_are_proved_up_to_rounding(begin_s, unit_s):
     """Ends are rounded there by a share of the costs: no bound is called false for it."""
     proved = 0
-    for seed in range(24, 36):
+    for seed in range(24, 30):
         problem, _ = PROJECT.problem(seed)
         late = replace(
             problem,
@@ -387,4 +387,4 @@ def test_costs_of_short_stages_by_a_computer_clock_are_proved_up_to_rounding(beg
         assert alloc.verify(late, result.solution) == []
         assert result.objective == pytest.approx(best[0], abs=4 * math.ulp(begin_s) * weights)
         proved += 1
-    assert proved >= 10
+    assert proved >= 5
