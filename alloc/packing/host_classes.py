@@ -195,7 +195,7 @@ class HostClasses:
             self._at[at].hosts |= 1 << at - 1
             if gpu_type is not None:
                 self._of_type[gpu_type] = self._of_type.get(gpu_type, 0) | 1 << at - 1
-        self._asks: list[Ask] = []
+        self._asks: dict[tuple[TaskGroup, int], Ask] = {}
         self.stands: list[Stand] = []
         """All stands that were ever met."""
         self._max_classes = 2 * len(rows) + 64  # no more than one a host has hosts
@@ -222,9 +222,11 @@ class HostClasses:
         asks = []
         # As `HostPool` does: groups that need GPUs go first.
         for k in sorted(range(len(groups)), key=lambda k: groups[k].demand, reverse=True):
-            code = _CODES * (len(self._asks) + 1)
-            asks.append(Ask(groups[k], code, among, self._num_hosts))
-            self._asks.append(asks[-1])
+            key = groups[k], among
+            if key not in self._asks:
+                code = _CODES * (len(self._asks) + 1)
+                self._asks[key] = Ask(groups[k], code, among, self._num_hosts)
+            asks.append(self._asks[key])
         return configuration.demand[0], tuple(asks)
 
     def place(self, gang: Gang) -> Placed | None:
@@ -392,5 +394,5 @@ class HostClasses:
         self._classes = {own.free: own for own in self._all}
         for own in self._all:
             own.after.clear()
-        for ask in self._asks:
+        for ask in self._asks.values():
             ask.forget()

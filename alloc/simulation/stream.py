@@ -72,6 +72,13 @@ class Stream:
         self._ranked = ranked
         self._hosts = hosts
         self._ways = ways
+        # Jobs that may run as the same gangs are of one kind: none fits where one does not.
+        numbers: dict[tuple[Gang, ...], int] = {}
+        kinds = {
+            id(own): numbers.setdefault(tuple([gang for *_, gang in own]), len(numbers))
+            for own in ways
+        }
+        self._kinds = [kinds[id(own)] for own in ways]
         # Of jobs that have started: where their tasks are, their configurations, start and end of
         # their runs, and the ends of their work, which may be a rounding before; all in seconds.
         # Who has not started is nowhere.
@@ -107,6 +114,7 @@ class Stream:
         """Run event by event; return when it is over, infinite if all jobs are complete."""
         # One function with names of its own: each look at an attribute would cost a hundredth.
         engine, hosts, ways_of, ranked = self._engine, self._hosts, self._ways, self._ranked
+        kind_of = self._kinds
         place, release, clock = hosts.place, hosts.release, time.perf_counter
         progress, num_jobs, max_time_s = engine.progress, len(ways_of), engine.max_time_s
         pop, push, took = heapq.heappop, heapq.heappush, engine.decision_s.append
@@ -145,7 +153,7 @@ class Stream:
                         waiting.append(order[num_arrived])
                     else:
                         j = order[num_arrived]
-                        ranked.add(id(ways_of[j]), j)
+                        ranked.add(kind_of[j], j)
                     num_arrived += 1
                     next_arrival_s = arrival_s[num_arrived]
                 engine.end_s = now_s
@@ -191,7 +199,7 @@ class Stream:
                         continue
                     least_gpu = min([gang[0] for _, _, gang in ways])
                     needed_gpu = min(needed_gpu, least_gpu) if misfits else least_gpu
-                    misfits.add(id(ways))
+                    misfits.add(kind_of[j])
                     if ranked is None:
                         break
                     ranked.pass_over()
