@@ -13,7 +13,8 @@ EXTRA := requirements/extras.txt
 PIP := -m pip --quiet --disable-pip-version-check
 # A lock names everything, so pip looks for nothing else: without --no-deps it would look at what
 # `coverage[toml]` needs, meet a release newer than the lock, and refuse it for want of a hash.
-# Python compiles what it imports: pip would compile all there is, which is half of its time.
+# pip would compile all there is in one process, for half of its time; so `install` does it in as
+# many as there are cores. What comes later, PyTorch above all, is compiled as it is imported.
 LOCKED := install --no-compile --no-deps --require-hashes -r
 # What tests need beside the lock; tests/helpers/needs.py says how each is found.
 EXTRAS := torch or sb3 or ray or postgres or browser
@@ -47,6 +48,7 @@ $(READY): $(LOCK) pyproject.toml
 	@test -x $(BIN)/python || { echo "==> Creating $(VENV) with $$($(PYTHON) -V)"; $(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); exit 1; }; }
 	@echo "==> Installing the locked requirements (about a minute the first time)"
 	@$(BIN)/python $(PIP) $(LOCKED) $(LOCK)
+	@$(BIN)/python -m compileall -qq -j 0 $(VENV)/lib || true  # a template of a package is no Python
 	@echo "==> Installing alloc, editable"
 	@# The build backend comes from the lock, so nothing outside the lock is fetched.
 	@$(BIN)/python $(PIP) install --no-deps --no-build-isolation -e .

@@ -70,6 +70,7 @@ def test_putting_a_schedule_in_again_by_its_starts_delays_nothing(seed):
     assert all(a <= b for a, b in zip(again, late, strict=True))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(12))
 @pytest.mark.parametrize("objective", OBJECTIVES)
 def test_more_capacity_and_fewer_precedences_never_make_the_optimum_worse(seed, objective):
@@ -326,6 +327,7 @@ def test_windows_without_any_start_are_infeasible(ways):
             assert run.mode == 0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("objective", ["makespan", "weighted_jct", "weighted_tardiness"])
 def test_times_of_a_computer_clock_are_proved_as_well_as_those_from_0(objective):
     """Tenths of a second after 1e9 are no tenths as floats."""

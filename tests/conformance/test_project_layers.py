@@ -87,6 +87,7 @@ def test_all_layers_prove_what_enumeration_finds(objective):
     assert compared > 20
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("objective", OBJECTIVES)
 @pytest.mark.parametrize("width", [1, 4])
 def test_layers_that_leave_plans_out_prove_no_more_than_the_optimum(objective, width):
@@ -145,6 +146,7 @@ def linked(seed: int, later_s: float) -> ProjectProblem | None:
     return replace(problem, activities=activities, jobs=jobs)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("objective", OBJECTIVES)
 @pytest.mark.parametrize("later_s", [0.0, 1e9])
 def test_jobs_that_wait_for_others_and_clock_times_are_proved_from_any_value(objective, later_s):

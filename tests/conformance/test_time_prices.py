@@ -52,6 +52,7 @@ def drawn(deadline: Deadline, rng: np.random.Generator) -> TimePrice:
     return TimePrice(deadline, edges, rng.exponential(1.0, shape) * (rng.random(shape) < 0.7))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("cells", [10, 1000])
 def test_no_price_says_more_than_the_least_end(monkeypatch, cells):
     """Also where a moment of the tables stands for several starts."""

@@ -147,6 +147,7 @@ RANKED: list[tuple[Callable[[], Scheduler], Callable[[], Scheduler]]] = [
 ]
 
 
+@pytest.mark.long
 @settings(relaxed, max_examples=120)
 @given(
     rng=seeds,

@@ -53,6 +53,7 @@ def test_a_project_has_one_makespan(seed):
     assert alloc.solve(problem).objective == plain.objective
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["tiny/01", "tiny/02", "tiny/03", "small/02", "small/03"])
 def test_a_plan_has_one_cost(name):
     """Also with spare hosts, waived scenarios and a budget."""

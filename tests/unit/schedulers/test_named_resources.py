@@ -73,6 +73,7 @@ def outcome(scheduler: Any, slot_s: float | None, waiting: tuple[Job, ...]) -> s
     return "; ".join(map(str, broken)) or ("" if len(done) == len(waiting) else "not all ran")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", [n for n in scheduler_names() if n not in TASK_BY_TASK])
 def test_jobs_wait_for_licences_disks_and_power(name: str) -> None:
     """With slots or without, whichever the scheduler takes: all jobs end, no limit is broken."""

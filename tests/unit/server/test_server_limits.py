@@ -95,6 +95,7 @@ def test_the_whole_queue_has_an_end_too(open_client, settings):
     assert failure(refused)[0] == "queue-full"
 
 
+@pytest.mark.long
 def test_a_body_that_does_not_come_is_not_waited_for(open_client, settings):
     """A thousand clients that send half a request would hold a thousand connections."""
     client = open_client(settings.replace(workers=1, body_timeout_s=0.3))

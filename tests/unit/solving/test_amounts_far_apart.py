@@ -38,6 +38,7 @@ def max_jobs(amounts: list[int], room: int) -> int:
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("owner", ["host", "cluster"])
 @pytest.mark.parametrize("backend", ["auto", "highs", "cpsat"])
 @pytest.mark.parametrize("size", [10**6, 10**7, 2**26 + 1, 10**8])

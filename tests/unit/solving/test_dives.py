@@ -182,6 +182,7 @@ def _improver(seed: int) -> tuple[SlotData, Improver]:
     return data, Improver(data, builder, relaxation, plan, settings)
 
 
+@pytest.mark.long
 def test_a_search_by_dives_ends_with_the_best_schedule_it_met() -> None:
     """Dives may leave the incumbent for worse ones; what a search leaves behind is the best."""
     data, improver = _improver(0)
@@ -195,6 +196,7 @@ def test_a_search_by_dives_ends_with_the_best_schedule_it_met() -> None:
     assert sorted(improver.plan) == list(range(data.num_jobs))
 
 
+@pytest.mark.long
 def test_a_search_that_had_given_up_goes_on_from_a_better_schedule() -> None:
     """Rounds without a better schedule count from the last one, wherever it was found."""
     _, improver = _improver(0)
@@ -212,6 +214,7 @@ def test_a_search_that_had_given_up_goes_on_from_a_better_schedule() -> None:
     assert improver.value <= before
 
 
+@pytest.mark.long
 def test_ctrl_c_keeps_what_others_found_in_turns_that_are_over(monkeypatch) -> None:
     """What they found is the incumbent before they are asked again, and before a proof is tried."""
     data, improver = _improver(0)
@@ -232,6 +235,7 @@ def test_ctrl_c_keeps_what_others_found_in_turns_that_are_over(monkeypatch) -> N
     assert search.plan is better
 
 
+@pytest.mark.long
 def test_what_two_searches_changed_goes_together_where_it_fits() -> None:
     """Merged, two searches from one plan are at least as good as the better one, and fit."""
     _, one = _improver(1)
