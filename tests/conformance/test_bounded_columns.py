@@ -21,6 +21,7 @@ WITHOUT_HIGHS = {"ranks", "stages", "saturn-spase"}
 Pyomo hands Saturn's program on by itself."""
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", PLANNED)
 def test_every_integer_program_has_finite_bounds(
     name: str, monkeypatch: pytest.MonkeyPatch

@@ -56,6 +56,7 @@ def problems(first: int, count: int, *, scaled: bool = False) -> Iterator[Instan
             return
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("goal", EACH)
 @pytest.mark.parametrize("way", WAYS)
 def test_every_goal_is_proved_by_every_way(goal: str, way: str) -> None:

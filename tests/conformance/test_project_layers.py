@@ -206,6 +206,7 @@ def test_work_with_a_tail_may_end_before_some_units_are_free(value):
     assert swept.bound == swept.plan.value(data.problem, "makespan") == 100.0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("objective", OBJECTIVES)
 @pytest.mark.parametrize("seed", range(5))
 def test_layers_and_cpsat_agree_on_jobs_of_stages(objective, seed):

@@ -165,6 +165,7 @@ def test_any_json_is_read_or_refused(kind: str, value: Any, head: bool) -> None:
     read(kind, json.dumps(value))
 
 
+@pytest.mark.long
 @fuzz
 @given(st.one_of(st.binary(max_size=60), st.text(max_size=60)))
 def test_any_bytes_are_refused(text: bytes | str) -> None:

@@ -124,6 +124,7 @@ def test_any_text_is_refused_in_one_sentence(kind):
     check()
 
 
+@pytest.mark.long
 @settings(max_examples=60, deadline=None)
 @given(st.sampled_from(sorted(SOURCES)).flatmap(mutations))
 def test_telling_the_format_never_fails(text):
