@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -225,18 +225,19 @@ class _Network:
 
 @contextmanager
 def _inferring(module: torch.nn.Module) -> Iterator[None]:
-    """Run a module as for inference, without dropout, and leave it in the mode it was in."""
-    was_training = module.training
-    if was_training:
-        # An exported program has no modes: PyTorch raises where one is asked for.
-        with suppress(NotImplementedError):
-            module.eval()
+    """Run a module as for inference, without dropout, and leave each part in the mode it was in.
+
+    Part by part: an exported program refuses `eval`, a frozen script has no mode, and `train` would
+    wake parts that were at rest.
+    """
+    training = [part for part in module.modules() if getattr(part, "training", False)]
+    for part in training:
+        part.training = False
     try:
         yield
     finally:
-        if was_training:
-            with suppress(NotImplementedError):
-                module.train()
+        for part in training:
+            part.training = True
 
 
 def _blank(spec: FeatureSpec) -> dict[str, npt.NDArray[Any]]:

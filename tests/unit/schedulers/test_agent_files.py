@@ -196,12 +196,18 @@ def test_a_module_decides_alike_in_every_file(tmp_path: Path) -> None:
 
     module, shown = net().eval(), torch.zeros(1, 6, 20)
     torch.save(module, tmp_path / "net.pt")
-    torch.jit.trace(module, shown).save(tmp_path / "script.pth")
+    script = torch.jit.trace(module, shown)
+    script.save(tmp_path / "script.pth")
+    torch.jit.freeze(script).save(tmp_path / "frozen.pth")  # it has no mode
     torch.export.save(torch.export.export(module, (shown,)), tmp_path / "program.pt2")
-    files = ("net.pt", "script.pth", "program.pt2")
+    files = ("net.pt", "script.pth", "frozen.pth", "program.pt2")
     runs = [simulate(INSTANCE, str(tmp_path / name)) for name in files]
     runs.append(simulate(INSTANCE, module.train()))
     assert module.training  # as it was, though it is asked without dropout
+    module[2].eval()
+    runs.append(simulate(INSTANCE, module))
+    assert module.training
+    assert not module[2].training
     assert all(run.schedule == runs[0].schedule for run in runs)
     assert runs[0].verified
 
