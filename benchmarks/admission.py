@@ -11,6 +11,7 @@ are CPU time.
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 import time
 from collections.abc import Sequence
@@ -266,12 +267,14 @@ def first_prefix_with_less(made: Instance, less: Schedule, more: Schedule) -> in
     """Return after how many arrivals one schedule has accepted less value, None if never.
 
     Online, what comes later changes nothing of what was accepted before, so that one run of all
-    jobs says it of every prefix.
+    jobs says it of every prefix. Jobs that come within one slot are decided on together.
     """
-    lead = 0.0
-    for number, job in enumerate(sorted(made.jobs, key=lambda job: job.arrival_s), 1):
+    lead, slot_s = 0.0, made.slot_s or 1.0
+    arrivals = sorted(made.jobs, key=lambda job: job.arrival_s)
+    slots = [math.ceil(job.arrival_s / slot_s) for job in arrivals]
+    for number, job in enumerate(arrivals, 1):
         lead += job.weight * ((job.id in less.runs_of) - (job.id in more.runs_of))
-        if lead < 0:
+        if lead < 0 and (number == len(arrivals) or slots[number] > slots[number - 1]):
             return number
     return None
 

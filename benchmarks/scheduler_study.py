@@ -30,8 +30,16 @@ ON_REQUEST = True
 OF_STAGES = tuple(Entry(name, options) for name, _, options in SCHEDULERS)
 OF_GANGS = ("fifo", "easy-backfill", "conservative-backfill", "turn-around", "lpt", "srtf")
 """Schedulers of gangs: in order of arrival first, then by size or time."""
-OF_DEADLINES = ("elasticflow", "exact-admission", "chronus", "primal-dual", "mlfs", "edf", "fifo")
-"""Schedulers for deadlines, those that keep promises first."""
+OF_DEADLINES = (
+    "elasticflow",
+    Entry("exact-admission", {"limit_s": 5.0}),
+    "chronus",
+    "primal-dual",
+    "mlfs",
+    "edf",
+    "fifo",
+)
+"""Schedulers for deadlines, those that keep promises first; programs have 5 s a decision."""
 JOBS, SLOTS = 14, 16
 """Jobs and slots of a queue with deadlines: most bounds are proved in the time."""
 Study = Callable[[int, float, str | None], list[tuple[str, str]]]

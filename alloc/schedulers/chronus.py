@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
-from alloc.model_builder import ModelBuilder, Term
-from alloc.objectives.rounds import Array
 from alloc.schedulers.elasticflow import (
     Able,
     Plan,
@@ -19,16 +17,12 @@ from alloc.schedulers.elasticflow import (
     slot_length,
     take,
 )
-from alloc.schedulers.srtf import work_of
+from alloc.schedulers.joint_promises import chunks, nearest, plan_together
 from alloc.schedulers.state import ClusterState, Decision, Knowledge
 from alloc.units import require_positive
 
-_MAX_COLUMNS = 4_000
-"""Columns of a program: HiGHS then ends in half a second nearly always."""
 _SECONDS = 5.0
 """Time of a program, beside other work too: most end in a tenth of a second."""
-_THRIFT = 0.4
-"""What all GPU time of a program is worth, in units of the least weight: less than a job."""
 
 
 class Chronus:
@@ -113,7 +107,7 @@ class Chronus:
             ]
             if all(t < len(job.usable) for t, _ in share) and job.is_enough(share):
                 plan[job.view.id] = share
-        for some in _chunks([job for job in asking if job.columns]):
+        for some in chunks([job for job in asking if job.columns]):
             plan = _planned(accepted, some, plan, total)
             accepted += [job for job in some if job.view.id in plan]
         self._known |= {job.view.id for job in asking}
@@ -156,22 +150,6 @@ class Chronus:
         return chosen
 
 
-def _size(job: Planned) -> int:
-    """Return the number of columns that a job adds to a program."""
-    return len(job.usable) * len(job.rate)
-
-
-def _chunks(asking: Sequence[Planned]) -> Iterator[list[Planned]]:
-    """Yield jobs that are decided on together, in order of arrival: half a program of them."""
-    chunk: list[Planned] = []
-    for job in asking:
-        if chunk and sum(map(_size, [*chunk, job])) > _MAX_COLUMNS / 2:
-            yield chunk
-            chunk = []
-        chunk.append(job)
-    yield chunk
-
-
 def _planned(
     accepted: Sequence[Planned], asking: Sequence[Planned], plan: Plan, total: float
 ) -> Plan:
@@ -179,13 +157,7 @@ def _planned(
 
     Who had a plan may keep it (`plan`); whom no plan serves is not in the answer.
     """
-    room = _MAX_COLUMNS - sum(map(_size, asking))
-    middle = float(np.mean([len(job.usable) for job in asking])) if asking else 0.0
-    inside: list[Planned] = []
-    for job in sorted(accepted, key=lambda job: abs(len(job.usable) - middle)):
-        room -= _size(job)
-        if room >= 0 or job.view.id not in plan:
-            inside.append(job)
+    inside = nearest(accepted, asking, plan.keys())
     names = {job.view.id for job in inside}
     kept = [(job, plan[job.view.id]) for job in accepted if job.view.id not in names]
     leases = max((len(job.usable) for job in (*inside, *asking)), default=0)
@@ -196,7 +168,7 @@ def _planned(
     # First with every promise kept; where that cannot be, as many as can.
     answers = []
     for least in (1.0, 0.0):
-        found = _program(inside, asking, free[:, 0], least)
+        found = plan_together(inside, asking, free[:, 0], _SECONDS, least=least, one_size=True)
         if found is not None:
             answers.append(outside | found)
             break
@@ -213,46 +185,3 @@ def _planned(
 
     # A program that its time ended may have found less than the shares; of equals it comes first.
     return max(answers, key=worth)
-
-
-def _program(
-    promised: Sequence[Planned], asking: Sequence[Planned], free: Array, least: float
-) -> Plan | None:
-    """Return the leases of the jobs that are worth most; those promised with at least `least`."""
-    from alloc.backends import SolverOptions, highs
-
-    jobs = [*promised, *asking]
-    if not jobs:
-        return {}
-    weights = np.array([job.view.weight for job in jobs])
-    area = math.fsum(float(job.gpus.max(initial=0.0)) * len(job.usable) for job in jobs)
-    thrift = _THRIFT * float(weights.min()) / max(2.0 * area, 1e-9)
-    builder = ModelBuilder("accept", "work", "size", "capacity")
-    columns, capacity = [], []
-    for j, job in enumerate(jobs):
-        leases, sizes = len(job.usable), len(job.rate)
-        t = np.arange(leases)
-        late = 1.0 + t / max(len(free), 1)
-        a = int(builder.columns(1, 1.0, least if j < len(promised) else 0.0, cost=weights[j])[0])
-        y = builder.columns(sizes, 1.0)
-        x = builder.columns((leases, sizes), 1.0, cost=-thrift * np.outer(late, job.gpus))
-        builder.row("accept", [(y, 1.0), (a, -1.0)], lower=0.0, upper=0.0)
-        done = np.outer(job.usable, job.rate) / work_of(job.view)[1]
-        k = np.arange(sizes)
-        builder.rows("work", sizes, [(k[None], x, done), (k, y, -1.0)], lower=0.0)
-        at = np.arange(leases * sizes).reshape(leases, sizes)
-        sized: list[Term] = [(at, x, 1.0), (at, np.broadcast_to(y, at.shape), -1.0)]
-        builder.rows("size", leases * sizes, sized, upper=0.0)
-        columns.append(x)
-        capacity.append((t[:, None], x, job.gpus))
-    builder.rows("capacity", len(free), capacity, upper=np.maximum(free, 0.0))
-    raw = highs.solve(builder.model("max"), SolverOptions(_SECONDS, gap=1e-4))
-    if raw.values is None:
-        return None
-    plan: Plan = {}
-    for job, x in zip(jobs, columns, strict=True):
-        share = [(int(t), int(k)) for t, k in np.argwhere(raw.values[x] > 0.5)]
-        # The solver's rows have a tolerance, and a promise has none.
-        if share and job.is_enough(share):
-            plan[job.view.id] = share
-    return plan

@@ -162,24 +162,18 @@ class ElasticFlow:
         total = float(state.topology.num_gpus)
         jobs = planned(state, slot_s, self._able)
         dated = [job for job in jobs if job.view.deadline_s is not None]
-        refused: list[str] = []
         admitted = [job for job in dated if job.view.id in self._admitted]
         plan = self._plan(admitted, round((state.now_s - self._kept_s) / slot_s), total)
         # Who finds no share any more waits like others, and says so once.
         broken = {job.view.id for job in admitted if job.view.id not in plan} - self._broken
         self._broken |= broken
         admitted = [job for job in admitted if job.view.id in plan]
-        for job in dated:
-            if job.view.id in self._known:
-                continue
-            self._known.add(job.view.id)
-            longer = self._with(job, admitted, plan, total)
-            if longer is not None:
-                admitted.append(job)
-                plan = longer
-                self._admitted.add(job.view.id)
-            elif job.view.refusable:
-                refused.append(job.view.id)
+        asking = [job for job in dated if job.view.id not in self._known]
+        self._known |= {job.view.id for job in asking}
+        plan = self._let_in(asking, admitted, plan, total)
+        admitted += [job for job in asking if job.view.id in plan]
+        self._admitted |= plan.keys()
+        refused = [job.view.id for job in asking if job.view.id not in plan and job.view.refusable]
         gone = set(refused)
         others = [j for j in jobs if j.view.id not in gone and j.view.id not in plan]
         chosen = self._grown(admitted, others, plan, total)
@@ -225,6 +219,30 @@ class ElasticFlow:
         held = {job.view.id: share for job, share in kept}
         others = [job for job in admitted if job.view.id not in held]
         return held | filled(others, total, kept)
+
+    def _let_in(
+        self, asking: Sequence[Planned], admitted: Sequence[Planned], plan: Plan, total: float
+    ) -> Plan:
+        """Return the plan with those that ask and are admitted, one after the other.
+
+        Parameters
+        ----------
+        asking
+            Jobs that ask, in order of arrival.
+        admitted
+            Jobs that were admitted before.
+        plan
+            What these hold.
+        total
+            GPUs of the cluster.
+        """
+        inside = list(admitted)
+        for job in asking:
+            longer = self._with(job, inside, plan, total)
+            if longer is not None:
+                inside.append(job)
+                plan = longer
+        return plan
 
     def _with(
         self, job: Planned, admitted: Sequence[Planned], plan: Plan, total: float

@@ -13,6 +13,7 @@ from alloc.models.admission import admission_data
 from alloc.problems.allocation.instance import Instance, Tenant
 from alloc.problems.allocation.solution import Assignment, Schedule
 from alloc.result import Limits
+from alloc.schedulers import make_scheduler
 from alloc.schedulers.state import ClusterState, Decision
 from alloc.simulation import simulate
 from alloc.simulation.metrics import metrics_of
@@ -23,7 +24,7 @@ from alloc.solving.admission.shares import minimum_share
 from alloc.solving.outcome import Settings
 from alloc.topology import Host, HostType, Topology
 from alloc.verification import verify
-from alloc.workload import Configuration, Job, TaskGroup
+from alloc.workload import Configuration, Elasticity, Job, TaskGroup
 from benchmarks.tiny.admission import outcomes
 from benchmarks.tiny.families import FAMILIES as TINY
 from benchmarks.tiny.family import disagreement
@@ -348,9 +349,10 @@ def test_a_policy_never_begins_what_it_refuses(name: str) -> None:
         assert metrics.deadlines_met == (12 - len(done.unfinished) - len(done.late)) / 12
 
 
-def test_the_exact_test_refuses_nothing_that_shares_let_in() -> None:
-    """Until the two part, they see the same; the first job that parts them is one more."""
-    parted = 0
+@pytest.mark.long
+def test_the_exact_test_lets_in_at_least_what_shares_let_in() -> None:
+    """Until the two part, they see the same; where they part first, it accepts as much or more."""
+    more = 0
     for seed in range(12):
         rng = Random(seed)
         made = []
@@ -365,15 +367,47 @@ def test_the_exact_test_refuses_nothing_that_shares_let_in() -> None:
                     table=TABLE,
                 )
             )
-        asked = instance(*sorted(made, key=lambda j: j.arrival_s))
+        asked = instance(*made)
         shares, exact = (
             {k for k, why in simulate(asked, name).schedule.unplaced.items() if "refused by" in why}
             for name in ("elasticflow", "exact-admission")
         )
-        if first := [j.id for j in asked.jobs if (j.id in shares) != (j.id in exact)][:1]:
-            assert first[0] in shares
-            parted += 1
-    assert parted
+        if shares != exact:
+            parted_s = min(j.arrival_s for j in made if (j.id in shares) != (j.id in exact))
+            asking = {j.id for j in made if j.arrival_s == parted_s}
+            assert len(asking & exact) <= len(asking & shares)
+            more += len(asking & exact) < len(asking & shares)
+    assert more
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("elasticity", ["malleable", "moldable"])
+def test_the_exact_test_accepts_the_best_of_all_that_ask_at_once(elasticity: Elasticity) -> None:
+    """Nothing is hidden then, and no job takes a size that the bound does not know."""
+    better = 0
+    for seed in range(6):
+        rng = Random(seed)
+        asked = instance(
+            *(
+                job(
+                    f"j{k}",
+                    rng.randint(1, 9),
+                    rng.randint(1, 4),
+                    table=rng.choice((TABLE, LINEAR)),
+                    weight=rng.randint(1, 4),
+                    elasticity=elasticity,
+                )
+                for k in range(8)
+            )
+        )
+        best = solve(asked, "admission").certificate
+        assert best.status == "optimal"
+        assert best.objective is not None
+        done = simulate(asked, make_scheduler("exact-admission", limit_s=60.0))
+        assert not done.late
+        assert metrics_of(done).value == pytest.approx(best.objective)
+        better += metrics_of(done).value > metrics_of(simulate(asked, "elasticflow")).value
+    assert better
 
 
 @pytest.mark.parametrize("name", ["elasticflow", "exact-admission", "chronus"])

@@ -33,3 +33,17 @@ def test_a_lead_is_used_up_by_value() -> None:
     light = min(range(4), key=lambda k: ORDER[k].weight)
     found = first_prefix_with_less(MADE, accepting(light), accepting(heavy))
     assert found == heavy + 1
+
+
+def test_jobs_of_one_slot_are_one_step() -> None:
+    """The first of a slot may be passed over for the second, which is worth more."""
+    assert MADE.slot_s is not None
+    first, second = ORDER[:2]
+    # Both half a slot after a boundary: they are decided on at the next.
+    together = tuple(job.replace(arrival_s=0.5 * MADE.slot_s) for job in (first, second))
+    made = MADE.replace(jobs=together)
+    light, heavy = sorted(together, key=lambda job: job.weight)
+    of_light, of_heavy = (Schedule((Run(job.id, 0, 0.0, 1.0),)) for job in (light, heavy))
+    assert light.weight < heavy.weight
+    assert first_prefix_with_less(made, of_heavy, of_light) is None
+    assert first_prefix_with_less(made, of_light, of_heavy) == 2
