@@ -4,6 +4,7 @@ import json
 import re
 import shlex
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -41,8 +42,14 @@ def run_all(page: Path, chosen: list[Block], folder: Path, monkeypatch) -> None:
     shutil.copytree(ROOT / "examples", folder / "examples", dirs_exist_ok=True)
     monkeypatch.syspath_prepend(str(folder))
     run = Page(page.name)
-    for block in chosen:
-        run.run(block)
+    try:
+        for block in chosen:
+            run.run(block)
+    finally:
+        # Other tests have files of the same names.
+        for name, module in list(sys.modules.items()):
+            if (getattr(module, "__file__", None) or "").startswith(str(folder)):
+                del sys.modules[name]
 
 
 def marked(page: Path) -> object:
