@@ -12,7 +12,7 @@ import traceback
 from multiprocessing import current_process
 from pathlib import Path
 
-from alloc.documents.building import keep_last
+from alloc.documents.kept import keep_last
 from alloc.errors import (
     AllocError,
     BackendUnavailableError,
