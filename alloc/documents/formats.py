@@ -19,7 +19,7 @@ from alloc.documents.heads import parse_document, require_head
 from alloc.documents.kinds import KINDS, Kind
 from alloc.documents.layout import layout
 from alloc.documents.parsing import parse_file
-from alloc.documents.plain import SMALL, plain_record
+from alloc.documents.plain import is_worth_trying, plain_record
 from alloc.documents.shapes import Permutation
 from alloc.documents.upgrades import upgraded
 from alloc.errors import InstanceError
@@ -133,7 +133,7 @@ class Format(Generic[T]):
             If the document is malformed or contradicts itself.
         """
         record = None
-        if size <= SMALL and len(self.known.types) == 1:
+        if is_worth_trying(size) and len(self.known.types) == 1:
             record = plain_record(upgraded(raw, self.kind), self.known.types[0], self.kind)
         if record is None:
             from alloc.documents.building import built

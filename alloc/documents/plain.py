@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import sys
 import types
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
@@ -23,13 +24,22 @@ from alloc.documents.shapes import Special, shape_of
 from alloc.errors import InstanceError
 
 SMALL = 64 * 1024
-"""Bytes of a text up to which it is read here: to the models the fields of a larger one, some ten
-thousand, take less time than here, and to load them matters less."""
+"""Bytes of a text up to which it is read here where pydantic is not loaded.
+
+To load it takes as long as to read a megabyte; what is much larger is slower here than by models.
+"""
+_TINY = 8 * 1024
+"""Bytes up to which it is read here even where pydantic is loaded: the models are slower still."""
 _WHOLE = 2**63
 """Whole numbers lie below it and not below its negative: what integer arrays hold."""
 
 Read = Callable[[Any, Any], Any]
 """Turns a plain JSON value, given what the document shares, into that of a field."""
+
+
+def is_worth_trying(size: float) -> bool:
+    """Return whether to read a document here; `size` is the length of its text, bytes."""
+    return size <= (_TINY if "pydantic" in sys.modules else SMALL)
 
 
 class _NotPlain(Exception):
