@@ -12,7 +12,6 @@ from alloc.errors import InstanceError
 from alloc.instances.listing import MANIFEST as MANIFEST
 from alloc.instances.listing import ROOT as ROOT
 from alloc.instances.listing import Listed, listing
-from alloc.instances.recipes import Recipe, recipe_of
 
 if TYPE_CHECKING:
     from alloc.instances.catalogue import Entry, Manifest
@@ -165,7 +164,9 @@ def regenerate(known: Entry | Listed) -> Any:
     InstanceError
         If there is no recipe, or it makes another problem than the one in the manifest.
     """
-    recipe: Recipe | None = recipe_of(known.id)
+    from alloc.instances.recipes import recipe_of  # what is stored needs none
+
+    recipe = recipe_of(known.id)
     if recipe is None:
         raise InstanceError(f"{known.id}: has no recipe; install the alloc of this manifest.")
     problem = recipe.make()

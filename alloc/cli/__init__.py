@@ -9,11 +9,12 @@ import os
 import signal
 import sys
 
-_NEW_OBJECTS = 50_000
+_NEW_OBJECTS = 200_000
 """Objects made, less those gone, from one look of the garbage collector to the next.
 
-They are some megabytes. At its usual 700 it looks again and again at what loading makes, all of
-which stays. A server runs too long for that: its rare looks would leave it with what is gone.
+They are some 20 MB. At its usual 700 it looks again and again at what loading makes, all of which
+stays: that is 50,000 to 100,000 objects, and one look at them takes as long as a small solve. A
+server runs too long for that: its rare looks would leave it with what is gone.
 """
 
 

@@ -14,6 +14,7 @@ from typer.core import TyperGroup
 
 from alloc.cli.exit_code import ExitCode, code_of_error
 from alloc.cli.renamed import RENAMED
+from alloc.cli.values import read_lightly
 from alloc.errors import AllocError
 
 # Typer's base class of wrong usage; older versions leave it in the click they build on.
@@ -63,6 +64,10 @@ class ErrorHandlingGroup(TyperGroup):
         if standalone_mode:
             sys.exit(int(code))
         return code
+
+    def get_params(self, ctx: Any) -> Any:
+        """Return the options, which load no library for values that need none."""
+        return read_lightly(super().get_params(ctx))
 
     def make_context(
         self, info_name: str | None, args: list[str], *arguments: Any, **extra: Any

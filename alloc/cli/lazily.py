@@ -8,6 +8,7 @@ import typer
 from typer.core import TyperCommand
 
 from alloc.cli.door import ErrorHandlingGroup, tidy
+from alloc.cli.values import read_lightly
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,16 @@ class Entry:
         group: Any = typer.main.get_command(outer)
         command = group.commands[name]
         tidy(command)
+        _lighten(command)
         return command
+
+
+def _lighten(command: Any) -> None:
+    """Let a command and those below it load no library for values that need none."""
+    usual = command.get_params  # with the option --help, which is made late
+    command.get_params = lambda ctx: read_lightly(usual(ctx))
+    for child in getattr(command, "commands", {}).values():
+        _lighten(child)
 
 
 def _named(where: str) -> Any:

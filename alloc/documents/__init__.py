@@ -14,10 +14,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from alloc.documents.constants import SCHEMA_VERSION
     from alloc.documents.files import MAX_BYTES
     from alloc.documents.formats import Format, format_of, format_of_type
     from alloc.documents.instances import canonical_json
-    from alloc.documents.models import SCHEMA_VERSION
     from alloc.documents.schema import json_schema, write_schemas
 
 __all__ = [
@@ -32,7 +32,7 @@ __all__ = [
 ]
 _HOMES = {
     "MAX_BYTES": "files",
-    "SCHEMA_VERSION": "models",
+    "SCHEMA_VERSION": "constants",
     "Format": "formats",
     "canonical_json": "instances",
     "format_of": "formats",

@@ -4,69 +4,20 @@ from __future__ import annotations
 
 import dataclasses
 import types
-from collections import OrderedDict
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Annotated, Any, Union, get_args, get_origin
-from weakref import WeakValueDictionary
 
 import numpy as np
 
+from alloc.documents.fields import is_record, scalar_of
+from alloc.documents.kept import REPEATED, kept
 from alloc.documents.models import Part
 from alloc.documents.places import place_of
-from alloc.documents.records import field_types, is_record, record_class_of, scalar_of
+from alloc.documents.records import field_types, record_class_of
 from alloc.documents.shapes import Convert, Special, shape_of
 from alloc.documents.tables import Table
 from alloc.errors import InstanceError
-
-_REPEATED: WeakValueDictionary[Any, Any] = WeakValueDictionary()
-"""Records in use of which documents have many, by class and fields."""
-
-_KEPT: dict[Any, _Kept] = {}
-"""By class, the last records of it that were built, where somebody asked for that."""
-
-
-@dataclasses.dataclass(frozen=True)
-class _Kept:
-    most: int
-    is_worth_it: Callable[[Any], bool]
-    unseen: Callable[[Any], Hashable]
-    records: OrderedDict[Any, Any] = dataclasses.field(default_factory=OrderedDict)
-
-    def known(self, record: Any) -> Any:
-        """Return an equal record of before, or this one, which is kept from now on."""
-        key = record, self.unseen(record)
-        found = self.records.pop(key, record)
-        if self.is_worth_it(found):
-            self.records[key] = found
-            if len(self.records) > self.most:
-                self.records.popitem(last=False)
-        return found
-
-
-def keep_last(
-    record_class: Any,
-    most: int,
-    is_worth_it: Callable[[Any], bool],
-    unseen: Callable[[Any], Hashable] = lambda record: None,
-) -> None:
-    """Let equal records of a class be one object from now on, as long as they are among the last.
-
-    What was worked out of one, its cached properties, is then there for the next document that
-    holds it. It is for a process that reads one document after the other and changes none.
-
-    Parameters
-    ----------
-    record_class
-        The class, whose records are frozen and can be hashed.
-    most
-        Records to keep, 1 or more.
-    is_worth_it
-        Whether a record, with what was worked out of it, is small enough to be kept.
-    unseen
-        What records that count as equal may differ in all the same.
-    """
-    _KEPT[record_class] = _Kept(most, is_worth_it, unseen)
 
 
 class _Wrong(Exception):
@@ -103,7 +54,7 @@ def _build(part: Part, shared: Any) -> Any:
         try:
             # A set that was filled in another order makes another key, which only costs time.
             key = (record_class, *stated, *[values[name] for name in stated])
-            if (known := _REPEATED.get(key)) is not None:
+            if (known := REPEATED.get(key)) is not None:
                 return known
         except TypeError:  # a mapping is no key
             key = None
@@ -126,9 +77,8 @@ def _build(part: Part, shared: Any) -> Any:
     except InstanceError as error:
         raise _Wrong(str(error), by_field=False) from None
     if key is not None:
-        return _REPEATED.setdefault(key, found)
-    kept = _KEPT.get(record_class)
-    return found if kept is None else kept.known(found)
+        return REPEATED.setdefault(key, found)
+    return kept(found)
 
 
 @cache

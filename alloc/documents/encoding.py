@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from alloc.documents.models import version_of
-from alloc.documents.records import default_of
+from alloc.documents.constants import version_of
+from alloc.documents.fields import default_of
 from alloc.documents.shapes import Special, shape_of
 from alloc.errors import InstanceError
 

@@ -3,31 +3,31 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property
 from os import PathLike
-from typing import Any, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 import numpy as np
-from pydantic import TypeAdapter, ValidationError
 
 from alloc.collector import collector_paused
-from alloc.documents.building import built
 from alloc.documents.encoding import header
 from alloc.documents.files import read_bytes, write_text
-from alloc.documents.first_errors import first_errors
 from alloc.documents.heads import parse_document, require_head
-from alloc.documents.kinds import KINDS, Kind, document_models
+from alloc.documents.kinds import KINDS, Kind
 from alloc.documents.layout import layout
-from alloc.documents.messages import structure_error
-from alloc.documents.models import Part
 from alloc.documents.parsing import parse_file
-from alloc.documents.places import root_name
-from alloc.documents.records import adapter_of, model_of, told_apart
+from alloc.documents.plain import is_worth_trying, plain_record
 from alloc.documents.shapes import Permutation
 from alloc.documents.upgrades import upgraded
 from alloc.errors import InstanceError
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
+
+    from alloc.documents.models import Part
 
 T = TypeVar("T")
 Path = str | PathLike[str]
@@ -51,17 +51,23 @@ class Format(Generic[T]):
     @cached_property
     def models(self) -> tuple[type[Part], ...]:
         """The pydantic models of the documents, one for each type that they may hold."""
+        from alloc.documents.records import document_models
+
         return document_models(self.kind, self.known)
 
     @cached_property
     def document_type(self) -> Any:
         """What a field of a pydantic model has as its type to hold such a document."""
+        from alloc.documents.records import told_apart
+
         one = len(self.models) == 1
         return self.models[0] if one else told_apart(self.known.types, self.models)
 
     @cached_property
     def adapter(self) -> TypeAdapter[Any]:
         """What checks the structure of documents, and makes their schema."""
+        from pydantic import TypeAdapter
+
         return TypeAdapter(self.document_type)
 
     def encode(self, value: T) -> dict[str, Any]:
@@ -105,18 +111,35 @@ class Format(Generic[T]):
         InstanceError
             If a field is unknown, missing or of the wrong type; one sentence, with the owner.
         """
-        raw = upgraded(raw, self.kind)
-        return _checked(raw, self.adapter, self.models, root_name(raw, self.kind))
+        from alloc.documents.checked import checked
+        from alloc.documents.places import root_name
 
-    def decode(self, raw: Mapping[str, Any]) -> T:
+        raw = upgraded(raw, self.kind)
+        return checked(raw, self.adapter, self.models, root_name(raw, self.kind))
+
+    def decode(self, raw: Mapping[str, Any], size: float = math.inf) -> T:
         """Return the value of a document of plain JSON values.
+
+        Parameters
+        ----------
+        raw
+            The document.
+        size
+            Length of its text, bytes: small ones may need no library to be checked.
 
         Raises
         ------
         InstanceError
             If the document is malformed or contradicts itself.
         """
-        value: T = self.known.decode(built(self.require_structure(raw)))
+        record = None
+        if is_worth_trying(size) and len(self.known.types) == 1:
+            record = plain_record(upgraded(raw, self.kind), self.known.types[0], self.kind)
+        if record is None:
+            from alloc.documents.building import built
+
+            record = built(self.require_structure(raw))
+        value: T = self.known.decode(record)
         return value
 
     def fingerprint(self, value: T) -> str:
@@ -133,7 +156,7 @@ class Format(Generic[T]):
             If the document is malformed or contradicts itself.
         """
         with collector_paused():
-            return self.decode(parse_document(text, self.kind))
+            return self.decode(parse_document(text, self.kind), len(text))
 
     def load(self, path: Path) -> T:
         """Read a value from a JSON or YAML file; what is wrong is said with the file's name.
@@ -147,7 +170,7 @@ class Format(Generic[T]):
         try:
             with collector_paused():
                 raw = parse_file(data, path, f"the {self.kind} document")
-                return self.decode(require_head(raw, self.kind))
+                return self.decode(require_head(raw, self.kind), len(data))
         except InstanceError as error:
             raise InstanceError(f"{path}: {error}") from None
 
@@ -206,19 +229,10 @@ def record_of(body: Mapping[str, Any], record_class: type[T], where: str) -> T:
     InstanceError
         If they are malformed or contradict each other; one sentence with place and cure.
     """
+    from alloc.documents.building import built
+    from alloc.documents.checked import checked
+    from alloc.documents.records import adapter_of, model_of
+
     known = cast(Any, record_class)
-    value: T = built(_checked(body, adapter_of(known), (model_of(known),), where))
+    value: T = built(checked(body, adapter_of(known), (model_of(known),), where))
     return value
-
-
-def _checked(
-    raw: Any, adapter: TypeAdapter[Any], models: tuple[type[Part], ...], root: str
-) -> Part:
-    """Return the model of plain JSON values, one of `models`; `root` is what messages call them."""
-    try:
-        part: Part = adapter.validate_python(raw)
-        return part
-    except ValidationError as error:
-        details, raw = first_errors(error, raw, adapter.validate_python)
-    # Outside: an error raised in there would hold on to the first, which may be large.
-    raise structure_error(details, raw, models, root)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from alloc.documents.constants import version_of
 from alloc.documents.kinds import KINDS, title_of
-from alloc.documents.models import version_of
 from alloc.documents.parsing import describe, parse_json
 from alloc.documents.upgrades import upgraded
 from alloc.errors import InstanceError, nearest

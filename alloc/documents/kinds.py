@@ -1,19 +1,15 @@
-"""Kinds: what each kind of document holds, and the models of whole documents."""
+"""Kinds: what each kind of document holds."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Literal
-
-from pydantic import Field, create_model
+from typing import Any
 
 from alloc.documents.canonical import canonical_record
 from alloc.documents.encoding import encode_part
 from alloc.documents.instances import canonical_json, encode_instance
-from alloc.documents.models import Part, version_of
-from alloc.documents.records import model_of, new_model
 from alloc.documents.shapes import as_record, from_record, paths_of_families
 from alloc.family import load, path_of
 
@@ -129,33 +125,3 @@ class Kinds(Mapping[str, Kind]):
 
 KINDS = Kinds({**paths_of_families(), **_OTHERS})
 """Every kind of document: those of the families (`alloc.families`), and a few others."""
-
-
-def document_models(name: str, kind: Kind) -> tuple[type[Part], ...]:
-    """Return the pydantic models of the documents of a kind, one for each of its types."""
-    title = "".join(word.capitalize() for word in name.split("_"))
-    titles = [title] if len(kind.types) == 1 else [one.__name__ for one in kind.types]
-    version: Any = Literal[version_of(name)]
-    head = {
-        "schema_version": (version, Field(description="Version of the format of documents.")),
-        "kind": (Literal[name], Field(description="What the document holds.")),
-    }
-    return tuple(
-        _document_model(record_class, f"{title}Document", head, kind.descriptions.get(record_class))
-        for record_class, title in zip(kind.types, titles, strict=True)
-    )
-
-
-def _document_model(
-    record_class: Any, title: str, head: dict[str, Any], description: str | None
-) -> type[Part]:
-    """Return the model of a dataclass with the head of a document.
-
-    The head of a document that is also a part of others follows its fields, as it was published.
-    """
-    if description is None:
-        return new_model(record_class, title, Part, head)
-    document: type[Part] = create_model("Document", __base__=Part, **head)
-    base = (document, model_of(record_class))
-    model: type[Part] = create_model(title, __base__=base, __doc__=description)
-    return model

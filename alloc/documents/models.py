@@ -1,4 +1,4 @@
-"""What all documents are made of: their version, their kinds, and the base of their models.
+"""What the models of all documents are made of: their base, and the types of numbers.
 
 The models themselves are made from the dataclasses (`alloc.documents.records`). They say which
 fields there are and of what JSON type they are; ranges are checked by the dataclasses, so that a
@@ -20,19 +20,7 @@ from pydantic import (
 )
 from pydantic_core import CoreSchema, PydanticCustomError
 
-SCHEMA_VERSION = 1
-"""Version of most documents; a change that older readers would misread raises it."""
-_VERSIONS = {"result": 2, "operation_report": 2, "inference_report": 2, "quota_report": 2}
-"""Kinds of documents whose version is another: since 2 all families have one kind of result."""
-
-
-def version_of(kind: str) -> int:
-    """Return the version in which documents of a kind are written."""
-    return _VERSIONS.get(kind, SCHEMA_VERSION)
-
-
-INFINITIES = {"inf": math.inf, "-inf": -math.inf}
-"""How documents write the infinities that a certificate may hold; JSON has no number for them."""
+from alloc.documents.constants import INFINITIES
 
 _CONTAINERS = ("list", "tuple", "dict")
 """Types of core schemas that hold any number of items."""

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from alloc.documents import files
-from alloc.documents.yaml_events import YamlReader
 from alloc.errors import InstanceError
 
 YAML_ENDINGS = (".yaml", ".yml")
@@ -90,6 +89,8 @@ def parse_yaml(text: str | bytes, where: str) -> Any:
 
     def error(line: int | None, sentence: str) -> InstanceError:
         return InstanceError(f"{where}{'' if line is None else f', line {line}'}: {sentence}")
+
+    from alloc.documents.yaml_events import YamlReader  # most documents are JSON
 
     found = YamlReader(_decode(text, where), error, describe, MAX_YAML_VALUES, _scalar).documents
     if not found or found == [None]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from os import PathLike
 from typing import Any
 
@@ -40,7 +41,7 @@ def load(source: str | bytes | PathLike[str]) -> Any:
     try:
         data = read_bytes(source)
         with collector_paused():
-            return decode(parse_file(data, source, "the document"))
+            return decode(parse_file(data, source, "the document"), len(data))
     except InstanceError as error:
         if str(error).startswith(f"{source}:"):
             raise
@@ -56,11 +57,18 @@ def parse(text: str | bytes) -> Any:
         If it is no document of alloc, malformed, or contradicts itself.
     """
     with collector_paused():
-        return decode(parse_json(text, "the document"))
+        return decode(parse_json(text, "the document"), len(text))
 
 
-def decode(raw: Any) -> Any:
+def decode(raw: Any, size: float = math.inf) -> Any:
     """Return the value of a document of any kind, given as plain JSON values.
+
+    Parameters
+    ----------
+    raw
+        The document.
+    size
+        Length of its text, bytes.
 
     Raises
     ------
@@ -68,7 +76,7 @@ def decode(raw: Any) -> Any:
         If it is no document of alloc, malformed, or contradicts itself.
     """
     kind = require_kind(raw)
-    return format_of(kind).decode(require_head(raw, kind))
+    return format_of(kind).decode(require_head(raw, kind), size)
 
 
 def require_kind(raw: Any) -> str:

@@ -36,7 +36,10 @@ from pydantic import (
     create_model,
 )
 
+from alloc.documents.constants import version_of
 from alloc.documents.descriptions import DESCRIPTIONS
+from alloc.documents.fields import default_of, is_record, scalar_of
+from alloc.documents.kinds import Kind
 from alloc.documents.models import Part, Whole
 from alloc.documents.shapes import shape_of
 from alloc.documents.tables import table_or_models
@@ -103,13 +106,6 @@ def record_class_of(model: type[Part]) -> Any:
     return next(CLASSES[base] for base in model.__mro__ if base in CLASSES)
 
 
-def default_of(member: dataclasses.Field[Any], missing: Any) -> Any:
-    """Return the default of a field of a dataclass; `missing` if it has none."""
-    if member.default_factory is not dataclasses.MISSING:
-        return member.default_factory()
-    return missing if member.default is dataclasses.MISSING else member.default
-
-
 @cache
 def field_types(record_class: Any) -> Mapping[str, Any]:
     """Return the type of each field of a dataclass as its documents hold it."""
@@ -152,11 +148,6 @@ def _type(hint: Any) -> Any:
     return hint
 
 
-def scalar_of(hint: Any) -> Any:
-    """Return the type of the numbers in an array, of a hint such as ``NDArray[np.float64]``."""
-    return get_args(get_args(hint)[1])[0]
-
-
 def _array_type(item: Any) -> Any:
     """Return the type of a vector or a matrix, as lists; how large it is its class looks at."""
     row = list[item]
@@ -170,11 +161,6 @@ def _array_type(item: Any) -> Any:
 
 def _rank(value: Any) -> str:
     return "<rows>" if isinstance(value, list) and value and type(value[0]) is list else "<row>"
-
-
-def is_record(hint: Any) -> bool:
-    """Return whether a type is a dataclass, as ``Result[Plan]`` is."""
-    return dataclasses.is_dataclass(get_origin(hint) or hint)
 
 
 def told_apart(records: Sequence[Any], models: Sequence[Any]) -> Any:
@@ -213,3 +199,33 @@ def meanings_in_docstring(record_class: Any) -> dict[str, str]:
         elif line.strip() and not line.startswith("---"):
             names = [name.strip() for name in line.split(",")]
     return found
+
+
+def document_models(name: str, kind: Kind) -> tuple[type[Part], ...]:
+    """Return the pydantic models of the documents of a kind, one for each of its types."""
+    title = "".join(word.capitalize() for word in name.split("_"))
+    titles = [title] if len(kind.types) == 1 else [one.__name__ for one in kind.types]
+    version: Any = Literal[version_of(name)]
+    head = {
+        "schema_version": (version, Field(description="Version of the format of documents.")),
+        "kind": (Literal[name], Field(description="What the document holds.")),
+    }
+    return tuple(
+        _document_model(record_class, f"{title}Document", head, kind.descriptions.get(record_class))
+        for record_class, title in zip(kind.types, titles, strict=True)
+    )
+
+
+def _document_model(
+    record_class: Any, title: str, head: dict[str, Any], description: str | None
+) -> type[Part]:
+    """Return the model of a dataclass with the head of a document.
+
+    The head of a document that is also a part of others follows its fields, as it was published.
+    """
+    if description is None:
+        return new_model(record_class, title, Part, head)
+    document: type[Part] = create_model("Document", __base__=Part, **head)
+    base = (document, model_of(record_class))
+    model: type[Part] = create_model(title, __base__=base, __doc__=description)
+    return model

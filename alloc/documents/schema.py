@@ -10,10 +10,10 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from alloc.documents.constants import version_of
 from alloc.documents.files import reason, write_text
 from alloc.documents.formats import format_of
 from alloc.documents.kinds import KINDS
-from alloc.documents.models import version_of
 from alloc.documents.records import adapter_of
 from alloc.errors import AllocError, InstanceError, nearest
 

@@ -16,9 +16,8 @@ from operator import or_
 from typing import Annotated, Any
 
 import numpy as np
-from pydantic import Discriminator, Tag
 
-from alloc.documents.models import INFINITIES, Extended
+from alloc.documents.constants import INFINITIES
 from alloc.errors import InstanceError, nearest
 from alloc.families import FAMILIES, kind_of_class, load
 from alloc.family import path_of
@@ -43,12 +42,15 @@ class Special:
         any other field would be read; None: so.
     typed
         Whether the value says of which class it is, by `Shape.tag`.
+    named
+        Whether the document may give a name, a text, in the place of the value.
     """
 
     type: Callable[[], Any] | None = None
     write: Callable[[Any, str], Any] | None = None
     read: Callable[[Any, Any, Convert], Any] | None = None
     typed: bool = False
+    named: bool = False
 
 
 @dataclass(frozen=True)
@@ -241,6 +243,22 @@ def _off_the_diagonal(matrix: Any, name: str) -> Any:
     return plain
 
 
+def _extended() -> Any:
+    """Return the type of a number that may be infinite."""
+    from alloc.documents.models import Extended
+
+    return Extended
+
+
+def _name_or_configurations() -> Any:
+    from pydantic import Discriminator, Tag
+
+    return Annotated[
+        Annotated[str, Tag("<name>")] | Annotated[tuple[Configuration, ...], Tag("<list>")],
+        Discriminator(_way_to_write),
+    ]
+
+
 def _way_to_write(configurations: Any) -> str | None:
     if isinstance(configurations, str):
         return "<name>"
@@ -279,12 +297,7 @@ SHAPES: dict[str, Shape] = {
         last=("configurations", "stages"),
         fields={
             "configurations": Special(
-                type=lambda: Annotated[
-                    Annotated[str, Tag("<name>")]
-                    | Annotated[tuple[Configuration, ...], Tag("<list>")],
-                    Discriminator(_way_to_write),
-                ],
-                read=_configurations,
+                type=_name_or_configurations, read=_configurations, named=True
             )
         },
     ),
@@ -320,8 +333,8 @@ SHAPES: dict[str, Shape] = {
     "alloc.certificate:Certificate": Shape(
         alone=True,
         fields={
-            "objective": Special(lambda: Extended | None, _infinity),
-            "bound": Special(lambda: Extended, _infinity),
+            "objective": Special(lambda: _extended() | None, _infinity),
+            "bound": Special(_extended, _infinity),
         },
     ),
     "alloc.result:Result": Shape(

@@ -13,8 +13,9 @@ Tag = Literal["ready", "limit", "progress", "result", "failure"]
 _TAGS: tuple[Tag, ...] = ("ready", "limit", "progress", "result", "failure")
 HEAD = struct.Struct("!BQ")
 """Tag and length of a frame from a worker."""
-JOB_HEAD = struct.Struct("!HQ")
-"""Lengths of the name of the operation and of the body, in a frame to a worker."""
+JOB_HEAD = struct.Struct("!?HQ")
+"""Whether the worker is to say the time limit of the job, and the lengths of the name of the
+operation and of the body, in a frame to a worker."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,7 @@ def unpack_head(data: bytes) -> tuple[Tag, int]:
     return _TAGS[number], length
 
 
-def pack_job(operation: str, body: bytes) -> bytes:
+def pack_job(operation: str, body: bytes, *, says_limit: bool = True) -> bytes:
     """Return a frame to a worker.
 
     Parameters
@@ -71,19 +72,24 @@ def pack_job(operation: str, body: bytes) -> bytes:
         Name of the operation.
     body
         The body of the request, or of the first frame how to start.
+    says_limit
+        Whether the worker is to say how long the request may take: the server has read small ones
+        itself, and a frame costs both of them as much as a twentieth of a small solve.
     """
     name = operation.encode()
-    return JOB_HEAD.pack(len(name), len(body)) + name + body
+    return JOB_HEAD.pack(says_limit, len(name), len(body)) + name + body
 
 
-def receive_job(channel: socket.socket) -> tuple[str, bytes] | None:
-    """Return the next job, or None when the server has closed the channel."""
+def receive_job(channel: socket.socket) -> tuple[str, bytes, bool] | None:
+    """Return the next job, as `pack_job` packs it; None when the server has closed the channel."""
     head = _receive(channel, JOB_HEAD.size)
     if head is None:
         return None
-    name_length, length = JOB_HEAD.unpack(head)
-    name, body = _receive(channel, name_length), _receive(channel, length)
-    return None if name is None or body is None else (name.decode(), bytes(body))
+    says_limit, name_length, length = JOB_HEAD.unpack(head)
+    content = _receive(channel, name_length + length)
+    if content is None:
+        return None
+    return content[:name_length].decode(), bytes(content[name_length:]), says_limit
 
 
 def _receive(channel: socket.socket, length: int) -> bytearray | None:

@@ -126,6 +126,24 @@ class Operation:
                 )
         return wanted
 
+    def stop_after(self, request: Request, limits: Limits) -> float | None:
+        """Return the wall time soon after which a job is stopped, seconds; None: the server's.
+
+        Parameters
+        ----------
+        request
+            The request.
+        limits
+            What the job may use.
+
+        Raises
+        ------
+        ProblemError
+            If the request asks for more than the server allows.
+        """
+        seconds = self.require_time(request, limits)
+        return None if self.simulates(request) else seconds
+
 
 def _time_limit(request: Any) -> float:
     return float(request.time_limit_s)

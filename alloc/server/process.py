@@ -88,7 +88,13 @@ class Worker:
             return None
         return pages * resource.getpagesize() / 2**20
 
-    async def run(self, operation: str, body: bytes, tell: Callable[[str], None]) -> Ended:
+    async def run(
+        self,
+        operation: str,
+        body: bytes,
+        tell: Callable[[str], None],
+        stop_after_s: float | None = None,
+    ) -> Ended:
         """Run a job to its end; a worker that dies or is killed ends it too.
 
         Parameters
@@ -99,13 +105,15 @@ class Worker:
             The body of the request, as it came.
         tell
             Takes lines of progress.
+        stop_after_s
+            Wall time after which it is stopped, but for the grace of the settings, seconds; None:
+            the worker says it, once it has read the body.
         """
-        loop = asyncio.get_running_loop()
-        timer = loop.call_later(self._limits.job_limit_s, self.kill, "time")
+        timer = self._timer(stop_after_s)
         writer = self._writer
         assert writer is not None
         try:
-            writer.write(pack_job(operation, body))
+            writer.write(pack_job(operation, body, says_limit=stop_after_s is None))
             await writer.drain()
             while True:
                 tag, content = await self._frame()
@@ -113,10 +121,7 @@ class Worker:
                     tell(content.decode("utf-8", "replace"))
                 elif tag == "limit":
                     timer.cancel()
-                    seconds = float(content) + self._limits.grace_s
-                    timer = loop.call_later(
-                        min(seconds, self._limits.job_limit_s), self.kill, "time"
-                    )
+                    timer = self._timer(float(content))
                 elif tag == "result":
                     return Ended(result=content)
                 else:
@@ -125,6 +130,13 @@ class Worker:
             return await self._died()
         finally:
             timer.cancel()
+
+    def _timer(self, stop_after_s: float | None) -> asyncio.TimerHandle:
+        """Return what stops the job when its time is up."""
+        seconds = self._limits.job_limit_s
+        if stop_after_s is not None:
+            seconds = min(stop_after_s + self._limits.grace_s, seconds)
+        return asyncio.get_running_loop().call_later(seconds, self.kill, "time")
 
     async def close(self) -> None:
         """Wait for the end of a worker that was killed, and forget it."""

@@ -82,10 +82,11 @@ def _endpoint(operation: Operation) -> Any:
         key = _idempotency_key(request)
         wait_s = _wait_of(request, service)
         body = await request.body()
+        stop_after_s = None
         if len(body) <= DOOR_BYTES:
             limits = Limits(service.settings.job_limit_s, 1)
-            operation.require_time(read_request(body, operation.request), limits)
-        submitted = await service.submit(client, operation.name, body, label, key)
+            stop_after_s = operation.stop_after(read_request(body, operation.request), limits)
+        submitted = await service.submit(client, operation.name, body, label, key, stop_after_s)
         request.scope["alloc.job"] = submitted.job.id
         return await _answer(request, service, submitted, wait_s)
 

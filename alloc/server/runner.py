@@ -48,6 +48,8 @@ class Live:
         Its result, once it is stored.
     worker
         The worker that runs it.
+    stop_after_s
+        Wall time soon after which it is stopped, seconds, or None if the worker has to say it.
     """
 
     job: Job
@@ -56,6 +58,7 @@ class Live:
     done: asyncio.Event = field(default_factory=asyncio.Event)
     result: bytes | None = None
     worker: Worker | None = None
+    stop_after_s: float | None = None
 
 
 class Runner:
@@ -81,7 +84,9 @@ class Runner:
         self._store = store
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def accept(self, job: Job, body: bytes | None, weight: float) -> Live:
+    def accept(
+        self, job: Job, body: bytes | None, weight: float, stop_after_s: float | None = None
+    ) -> Live:
         """Let a stored job wait for a worker.
 
         Parameters
@@ -92,8 +97,11 @@ class Runner:
             Its request; None: to be read from the database.
         weight
             Share of worker time of its client, above 0.
+        stop_after_s
+            Wall time soon after which it is stopped, seconds; None: the worker has to say it.
         """
-        live = Live(job, body if body is not None and len(body) <= _SMALL else None)
+        kept = body if body is not None and len(body) <= _SMALL else None
+        live = Live(job, kept, stop_after_s=stop_after_s)
         self.lives[job.id] = live
         live.feed.status(job)
         self.queue.put(job.client, job.id, weight)
@@ -202,7 +210,7 @@ class Runner:
         timer = asyncio.get_running_loop().call_later(_SHORT_S, self._store_start, live)
         began = time.perf_counter()
         body = live.body if live.body is not None else await self._body_of(job)
-        ended = await worker.run(job.operation, body, live.feed.tell)
+        ended = await worker.run(job.operation, body, live.feed.tell, live.stop_after_s)
         live.worker = None
         timer.cancel()
         took = time.perf_counter() - began

@@ -117,6 +117,7 @@ class Service:
         body: bytes,
         label: str | None = None,
         key: str | None = None,
+        stop_after_s: float | None = None,
     ) -> Submitted:
         """Accept a job: when this returns it is on disk.
 
@@ -132,6 +133,8 @@ class Service:
             The client's own name for the job; None: no name.
         key
             Idempotency key: the same key and request are the same job; None: a new job each time.
+        stop_after_s
+            Wall time soon after which it is stopped, seconds; None: the worker has to say it.
 
         Raises
         ------
@@ -152,7 +155,7 @@ class Service:
         known = await self.store.add(job, body)
         if known is None:
             self.metrics.submitted.labels(operation).inc()
-            return Submitted(job, self._runner.accept(job, body, client.weight))
+            return Submitted(job, self._runner.accept(job, body, client.weight, stop_after_s))
         if known.body_hash != digest:
             raise refuse(
                 "idempotency-key-reused",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import json
 import re
 import secrets
@@ -44,6 +45,9 @@ _HEADERS = tuple(
     }.items()
 )
 _NO_STORE = (b"cache-control", b"no-store")
+_RUN, _NUMBERS = secrets.token_hex(4), itertools.count(1)
+"""What the ids of requests are made of: they say which is which and are no secret, and to ask the
+system for chance takes longer than to count."""
 _LINGER_S = 2.0
 """How long what is left of a body is read after the answer; a reset would overtake the answer."""
 
@@ -163,7 +167,7 @@ class _Exchange:
     def __init__(
         self, scope: Scope, headers: Mapping[str, str], receive: Receive, send: Send
     ) -> None:
-        self.id = secrets.token_hex(8)
+        self.id = f"{_RUN}{next(_NUMBERS):08x}"
         self.began = time.perf_counter()
         self.status: int | None = None
         # Whether some of the body has yet to come.

@@ -12,7 +12,7 @@ import traceback
 from multiprocessing import current_process
 from pathlib import Path
 
-from alloc.documents.building import keep_last
+from alloc.documents.kept import keep_last
 from alloc.errors import (
     AllocError,
     BackendUnavailableError,
@@ -69,8 +69,8 @@ def main(channel: socket.socket) -> None:
     limit_memory(start["memory_limit_mib"])
     channel.sendall(pack("ready", str(os.getpid()).encode()))
     while (job := receive_job(channel)) is not None:
-        name, body = job
-        tag, content = run_job(known[name], body, limits, channel)
+        name, body, says_limit = job
+        tag, content = run_job(known[name], body, limits, channel, says_limit=says_limit)
         channel.sendall(pack(tag, content))
 
 
@@ -98,7 +98,12 @@ def how_to_start(settings: Settings) -> bytes:
 
 
 def run_job(
-    operation: Operation, body: bytes, limits: Limits, channel: socket.socket
+    operation: Operation,
+    body: bytes,
+    limits: Limits,
+    channel: socket.socket,
+    *,
+    says_limit: bool = True,
 ) -> tuple[Tag, bytes]:
     """Run a job; return its last frame. Whatever goes wrong is its failure, not the worker's.
 
@@ -112,6 +117,8 @@ def run_job(
         What the job may use.
     channel
         Socket to the server, for lines of progress and the time limit that the request asks for.
+    says_limit
+        Whether to say that time limit.
     """
     # Of a job that is done in a moment nobody wants to hear how far it is.
     said = time.monotonic() - _PAUSE_S + _MOMENT_S
@@ -125,8 +132,8 @@ def run_job(
 
     try:
         request = read_request(body, operation.request)
-        seconds = operation.require_time(request, limits)
-        if seconds is not None and not operation.simulates(request):
+        seconds = operation.stop_after(request, limits)
+        if says_limit and seconds is not None:
             channel.sendall(pack("limit", repr(seconds).encode()))
         return "result", operation.execute(request, tell, limits)
     except Exception as error:  # the boundary of the process

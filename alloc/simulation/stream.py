@@ -15,10 +15,12 @@ import math
 import time
 from array import array
 from collections import deque
+from collections.abc import Sequence
 from itertools import chain
 from operator import attrgetter
 
 import numpy as np
+import numpy.typing as npt
 
 from alloc.packing.host_classes import Gang, HostClasses, Placed
 from alloc.problems.allocation.instance import Instance
@@ -55,7 +57,9 @@ class Stream:
     hosts
         The hosts, empty.
     ways
-        For each job the ways to run it, one of which fits the empty cluster.
+        The ways to run a job of each kind, one of which fits the empty cluster.
+    kinds
+        Position in `ways` for each job.
     ranked
         Where jobs wait if the next is looked at when one does not fit, none at first; None: they
         are served as they come, and nobody overtakes.
@@ -66,23 +70,21 @@ class Stream:
         engine: Engine,
         hosts: HostClasses,
         ways: list[_Ways],
+        kinds: Sequence[int],
         ranked: ByRank | None = None,
     ) -> None:
         self._engine = engine
         self._ranked = ranked
         self._hosts = hosts
-        self._ways = ways
+        self._ways = list(map(ways.__getitem__, kinds))
         # Jobs that may run as the same gangs are of one kind: none fits where one does not.
         numbers: dict[tuple[Gang, ...], int] = {}
-        kinds = {
-            id(own): numbers.setdefault(tuple([gang for *_, gang in own]), len(numbers))
-            for own in ways
-        }
-        self._kinds = [kinds[id(own)] for own in ways]
+        same = [numbers.setdefault(tuple([gang for *_, gang in own]), len(numbers)) for own in ways]
+        self._kinds = list(map(same.__getitem__, kinds))
         # Of jobs that have started: where their tasks are, their configurations, start and end of
         # their runs, and the ends of their work, which may be a rounding before; all in seconds.
         # Who has not started is nowhere.
-        num_jobs = len(ways)
+        num_jobs = len(kinds)
         self._placed: list[Placed] = [()] * num_jobs
         self._configuration = array("q", bytes(8 * num_jobs))
         self._start_s = array("d", bytes(8 * num_jobs))
@@ -121,11 +123,12 @@ class Stream:
         placed_of, configuration_of = self._placed, self._configuration
         start_s, run_end_s, completion_s = self._start_s, self._end_s, self._completion_s
         columns = engine.instance.job_columns
-        left_of = columns.work_left.tolist()
-        least_of = (columns.work_left - WORK_TOLERANCE * columns.work).tolist()
-        pause_of = np.where(columns.work_done > 0, columns.restart_cost_s, 0.0).tolist()
+        # Read once a job: a number made when it is read costs less than one that waits in a list.
+        left_of = _numbers(columns.work_left)
+        least_of = _numbers(columns.work_left - WORK_TOLERANCE * columns.work)
+        pause_of = _numbers(np.where(columns.work_done > 0, columns.restart_cost_s, 0.0))
         order = engine.take_arrivals()[::-1]
-        arrival_s = [*columns.arrival_s[order].tolist(), math.inf]
+        arrival_s = _numbers(np.append(columns.arrival_s[order], math.inf))
         next_arrival_s, num_arrived, now_s = arrival_s[0], 0, engine.end_s
         # The end of the run of each job that runs, and its position; and one that never ends.
         running: list[tuple[float, int, Gang]] = [(math.inf, num_jobs, (0, ()))]
@@ -275,14 +278,18 @@ def stream_of(engine: Engine, policy: Scheduler) -> Stream | None:
     hosts = HostClasses(instance.topology)
     # Jobs of one kind share what they may run as, which is looked at once.
     kinds = columns.table * len(ELASTICITIES) + columns.elasticity
-    known: dict[int, _Ways] = {}
-    for kind, j in zip(*np.unique(kinds, return_index=True), strict=True):
+    _, first, kind = np.unique(kinds, return_index=True, return_inverse=True)
+    ways: list[_Ways] = []
+    for j in first.tolist():
         own = _ways_of(instance, instance.jobs[j], hosts)
         if own is None:
             return None
-        known[int(kind)] = own
-    ways = list(map(known.__getitem__, kinds.tolist()))
-    return Stream(engine, hosts, ways, waiting)
+        ways.append(own)
+    return Stream(engine, hosts, ways, kind.tolist(), waiting)
+
+
+def _numbers(column: npt.NDArray[np.float64]) -> array[float]:
+    return array("d", column.tobytes())
 
 
 _LEAST_LEFT = 1e-6

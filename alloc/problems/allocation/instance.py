@@ -34,6 +34,7 @@ from alloc.units import (
 )
 from alloc.workload import NO_RULES, Configuration, InterferenceTable, Job, TaskGroup
 
+_TABLE = attrgetter("configurations")
 _TASKS = attrgetter("tasks")
 _STAGES, _REFUSABLE = attrgetter("stages"), attrgetter("refusable")
 _PLACEMENT = attrgetter("placement")
@@ -271,12 +272,13 @@ class Instance(Problem):
                 found.setdefault("refusal", f'job "{job.id}"')
         # Jobs share tables, and tables that differ in their rates share tasks: those are looked at
         # once. Tuples that hold the very same objects are compared without looking into these.
-        seen: set[int] = set()
         known: dict[int, tuple[tuple[TaskGroup, ...], ...]] = {}
-        for job in self.unfolded.jobs:
-            if id(job.configurations) in seen:
-                continue
-            seen.add(id(job.configurations))
+        parts = self.unfolded.jobs
+        # Of each table the first of its jobs: what is entered last stays.
+        last = range(len(parts) - 1, -1, -1)
+        first = dict(zip(map(id, map(_TABLE, reversed(parts))), last, strict=True))
+        for j in sorted(first.values()):
+            job = parts[j]
             tasks = tuple(map(_TASKS, job.configurations))
             if known.get(id(tasks[0])) == tasks:
                 continue

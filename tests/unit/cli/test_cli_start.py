@@ -70,10 +70,15 @@ def loaded_by(*arguments):
             # Column generation proves this one: no matrix is built, and no other family is loaded.
             # Of the manifest, only where the problem is.
             # Builders of clusters are for those who build one, and the goal has one level.
+            # Options and a small plain document are read without models; nobody announces plug-ins.
             {
                 *BIG,
                 "rich.console",
                 "scipy",
+                "pydantic",
+                "importlib.metadata",
+                "alloc.documents.yaml_events",
+                "alloc.instances.recipes",
                 "alloc.instances.catalogue",
                 "alloc.topology.fabrics",
                 "alloc.topology.graphs",
@@ -86,6 +91,7 @@ def loaded_by(*arguments):
             marks=pytest.mark.long,
         ),
         (("versions",), {"numpy", "alloc.problems"}),
+        (("--help",), {*BIG, "numpy", "pydantic", "importlib.metadata", "alloc.problems"}),
     ],
     ids=lambda given: " ".join(given) if isinstance(given, tuple) else "",
 )

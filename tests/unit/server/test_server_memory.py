@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from alloc.documents import building
+from alloc.documents import kept
 from alloc.problems.allocation.instance import Instance
 from alloc.problems.allocation.solution import Assignment, TaskPlacement, assignment_of_one
 from alloc.server.worker import _MAX_GANGS, _MAX_HOSTS, _is_small, _names
@@ -18,7 +18,7 @@ HOST = HostType("server", 8, "v100", 96_000, 524_288)
 @pytest.fixture
 def memory(monkeypatch):
     """Nothing is kept yet, and nothing afterwards."""
-    monkeypatch.setattr(building, "_KEPT", {})
+    monkeypatch.setattr(kept, "_KEPT", {})
 
 
 def read(num_hosts, work=1.0, resources=None):
@@ -39,7 +39,7 @@ def test_without_being_asked_nothing_is_kept(memory):
 
 
 def test_the_last_topologies_are_known_again_with_what_was_worked_out_of_them(memory):
-    building.keep_last(Topology, 2, lambda topology: True, _names)
+    kept.keep_last(Topology, 2, lambda topology: True, _names)
     first = read(1)
     first.known_gangs["a gang"] = True
     again = read(1, work=2.0)
@@ -58,7 +58,7 @@ def test_a_resource_of_which_there_is_none_is_not_forgotten_nor_remembered(memor
 
     What a job is told then depended on what its worker was asked before.
     """
-    building.keep_last(Topology, 8, lambda topology: True, _names)
+    kept.keep_last(Topology, 8, lambda topology: True, _names)
     plain = read(1)
     named = read(1, resources={"licence_x": 0})
     assert named == plain
@@ -69,7 +69,7 @@ def test_a_resource_of_which_there_is_none_is_not_forgotten_nor_remembered(memor
 
 
 def test_what_is_too_large_is_forgotten(memory):
-    building.keep_last(Topology, 2, lambda topology: len(topology.known_gangs) < 100)
+    kept.keep_last(Topology, 2, lambda topology: len(topology.known_gangs) < 100)
     first = read(1)
     assert read(1) is first
     first.known_gangs.update(dict.fromkeys(range(100)))
