@@ -19,6 +19,7 @@ shifts; plans of the same activities, there cutsets).
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
@@ -34,9 +35,8 @@ Array = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
-_COMPARED = 16
-"""A plan is held against so many of the best ones of its activities, and as many next to it: more
-find few more that are beaten."""
+_BLOCK, _AT_ONCE = 64, 4096
+"""Plans that are held against so many others at once: the answers fit the cache of a core."""
 _SAME = 1e-12
 """Relative difference of two costs that is rounding: they are sums in different orders."""
 _NEVER = 2**62
@@ -213,7 +213,7 @@ class Steps:
                 # With budgets another mode may cost more of them: it counts if all would do.
                 pick = np.maximum if len(self.budgets) else np.minimum
                 through = pick(through, start + length)
-                able = open_ & (early >= plans.now)
+                able = open_.copy()
                 if left is not None:
                     more = self.amounts[k][m] - self.least_amounts[k]
                     able &= (left >= more).all(axis=1)
@@ -273,12 +273,10 @@ class Steps:
             The plans.
         """
         packed = np.packbits(plans.started, axis=1)
-        order = np.lexsort((plans.least, *packed.T))
-        plans, packed = plans[order], packed[order]
         free = np.maximum(plans.free, plans.now[:, None])
         # Nothing starts before a unit is free; what is ready before is ready then.
         soonest = free[:, self.units[:-1][np.diff(self.units) > 0]].min(axis=1)
-        columns = [plans.total, *free.T[::-1], *plans.spent.T]
+        columns = [*free.T[::-1], *plans.spent.T]
         columns += [
             np.where(plans.started[:, k], 0, np.maximum(self.ready(plans, k), soonest))
             for k in self._waiting
@@ -288,21 +286,48 @@ class Steps:
                 own = self.of_job[j]
                 ends = np.maximum(plans.ends[:, own].max(axis=1), soonest)
                 columns.append(np.where(plans.started[:, own].all(axis=1), 0, ends))
-        told, cost = np.stack(columns, axis=1), plans.cost
+        told, cost = np.stack(columns), plans.cost
         if self.objective == "makespan":
             cost = np.maximum(cost, soonest * self.times.unit)
-        count = len(plans)
-        new = np.r_[True, (packed[1:] != packed[:-1]).any(axis=1)]
-        first = np.maximum.accumulate(np.where(new, np.arange(count), 0))
-        alive = np.ones(count, np.bool_)
-        at = np.arange(count)
-        for n in range(_COMPARED):
-            check_time()
-            for other in (first + n, at - 1 - n):
-                rows = np.flatnonzero(alive & (other >= first) & (other < at))
-                rivals = other[rows]
-                better = cost[rivals] <= cost[rows] * (1 + _SAME)
-                better &= told[rivals, 0] <= told[rows, 0]
-                rows, rivals = rows[better], rivals[better]
-                alive[rows[(told[rivals] <= told[rows]).all(axis=1)]] = False
+        # Of plans with the same activities those with the least sums come first: only they beat.
+        order = np.lexsort((told.sum(axis=0), *packed.T))
+        plans, packed, cost = plans[order], packed[order], cost[order]
+        told = told[:, order]
+        new = np.flatnonzero((packed[1:] != packed[:-1]).any(axis=1)) + 1
+        alive = np.ones(len(plans), np.bool_)
+        for first, last in itertools.pairwise((0, *new.tolist(), len(plans))):
+            if last - first > 1:
+                check_time()
+                alive[first:last] = _unbeaten(told[:, first:last], cost[first:last])
         return plans[alive]
+
+
+def _unbeaten(told: Ints, cost: Array) -> Bools:
+    """Return which plans no other one beats, shape (plans,).
+
+    Parameters
+    ----------
+    told
+        What is not to be later or more in a plan that beats another, those with the least sums
+        first, shape (columns, plans).
+    cost
+        What they cost, shape (plans,).
+    """
+    alive = np.ones(len(cost), np.bool_)
+    slack = cost * (1 + _SAME)
+
+    def beats(rivals: Ints, rows: Ints) -> Bools:
+        found = cost[rivals, None] <= slack[rows]
+        for column in told:
+            found &= column[rivals, None] <= column[rows]
+        return np.asarray(found)
+
+    for first in range(0, len(cost), _BLOCK):
+        rows = first + np.flatnonzero(alive[first : first + _BLOCK])
+        beaten = np.triu(beats(rows, rows), 1).any(axis=0)
+        alive[rows[beaten]] = False
+        rivals, others = rows[~beaten], first + _BLOCK + np.flatnonzero(alive[first + _BLOCK :])
+        for at in range(0, len(others), _AT_ONCE):
+            some = others[at : at + _AT_ONCE]
+            alive[some[beats(rivals, some).any(axis=0)]] = False
+    return alive
