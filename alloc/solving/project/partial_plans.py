@@ -2,13 +2,16 @@
 
 A partial plan has started some activities, in the order of their starts; all others start at its
 last start or later. So what it leaves of a resource only grows, and is told by when each unit is
-free. Two kinds are left out, since another plan costs no more and ends its activities earlier in
-sum:
+free. Two kinds are left out:
 
-* An activity that starts later than its predecessors and the units let it, because of the order
-  alone; and one that starts when another could have been through by then.
+* An activity that starts when another could have been through by then: with that one before it the
+  plan costs no more, and what is left to start ends earlier in sum.
 * A partial plan that is beaten by another one with the same activities: no unit is free, no
   activity may start, no job has ended, and no budget is used up, earlier or less than in the other.
+  Whatever the former goes on with, the latter can.
+
+So of some partial plan of each layer the best end stays: of its ends that cost least the one whose
+activities end earliest in sum goes on without the first kind, and what beats it ends as well.
 
 References
 ----------
@@ -61,8 +64,6 @@ class PartialPlans:
         What is used up, shape (plans, budgets).
     cost
         Of the jobs that are through, or the last end, seconds, shape (plans,).
-    total
-        Sum of the ends, in units, shape (plans,).
     least
         What the whole plan costs at least, seconds, shape (plans,).
     """
@@ -74,7 +75,6 @@ class PartialPlans:
     now: Ints
     spent: Ints
     cost: Array
-    total: Ints
     least: Array
 
     def __len__(self) -> int:
@@ -148,7 +148,6 @@ class Steps:
             np.zeros(1, np.int64),
             np.zeros((1, len(self.budgets)), np.int64),
             np.zeros(1),
-            np.zeros(1, np.int64),
             np.full(1, -np.inf),
         )
 
@@ -208,15 +207,14 @@ class Steps:
                 uses = self.rates[k][m]
                 if uses.tobytes() not in rooms:
                     rooms[uses.tobytes()] = self.room(plans, uses)
-                early = np.maximum(ready, rooms[uses.tobytes()])
-                start = np.maximum(early, plans.now)
+                start = np.maximum(np.maximum(ready, rooms[uses.tobytes()]), plans.now)
                 # With budgets another mode may cost more of them: it counts if all would do.
                 pick = np.maximum if len(self.budgets) else np.minimum
                 through = pick(through, start + length)
-                able = open_.copy()
+                able = open_
                 if left is not None:
                     more = self.amounts[k][m] - self.least_amounts[k]
-                    able &= (left >= more).all(axis=1)
+                    able = open_ & (left >= more).all(axis=1)
                 rows = np.flatnonzero(able)
                 found.append((rows, k, m, start[rows]))
             soonest[open_] = np.minimum(soonest, through)[open_]
@@ -240,7 +238,7 @@ class Steps:
             taken = (at < upto) & (at >= upto - use)
             plans.free[:, first:last] = np.sort(np.where(taken, end[:, None], free), axis=1)
         plans.started[:, k], plans.ends[:, k], plans.modes[:, k] = True, end, m
-        plans.now, plans.total = start, plans.total + end
+        plans.now = start
         plans.spent += self.amounts[k][m]
         if self.objective == "makespan":
             plans.cost = np.maximum(plans.cost, end * self.times.unit)
@@ -292,7 +290,7 @@ class Steps:
         # Of plans with the same activities those with the least sums come first: only they beat.
         order = np.lexsort((told.sum(axis=0), *packed.T))
         plans, packed, cost = plans[order], packed[order], cost[order]
-        told = told[:, order]
+        told = told[:, order].astype(np.int32 if told.max() < 2**31 else np.int64)
         new = np.flatnonzero((packed[1:] != packed[:-1]).any(axis=1)) + 1
         alive = np.ones(len(plans), np.bool_)
         for first, last in itertools.pairwise((0, *new.tolist(), len(plans))):

@@ -23,12 +23,13 @@ handful of the best prove nearly what a price for each moment would."""
 _COARSE = 1000
 """Moments of the tables by which they are picked."""
 
-_AT_ONCE, _MOST, _BYTES = 16, 64, 2**28
+_AT_ONCE, _MOST, _BYTES = 16, 96, 2**28
 """Prices whose tables are looked up together, raised prices that are kept, and bytes of their
 tables."""
-_MANY, _WORTH, _MISSES = 1500, 300, 3
+_MANY, _WORTH, _MISSES = 1500, 600, 4
 """Plans of a layer from which on prices are raised for them; plans that a price has to show to be
-late to be worth the time that it takes; and how many may show fewer before no more are raised."""
+late to be worth its 40 ms, for a plan takes 20 us in its own layer and as much in those after it;
+and how many may show fewer before no more are raised: later layers gain from those too."""
 _GOLDEN = (5**0.5 - 1) / 2
 """Multiples of it spread evenly over the plans, however many are taken."""
 _CHUNK = 2048
@@ -43,6 +44,13 @@ class RestBound(Protocol):
     @property
     def rounding(self) -> float:
         """By how much it may be too high, since sums round, seconds."""
+
+    @property
+    def raised(self) -> Sequence[TimePrice]:
+        """What it learned: prices for the bound of the next pass."""
+
+    def sharpen(self, plans: PartialPlans) -> PartialPlans:
+        """Learn from the plans of a layer; return those that may still be better."""
 
     def __call__(self, plans: PartialPlans) -> Array:
         """Return it for each plan, seconds, shape (plans,)."""
@@ -100,6 +108,8 @@ class PricedRest:
             weights = math.fsum(job.weight for job in steps.data.problem.jobs)
             self.rounding += steps.size * unit * weights
         """See `RestBound`."""
+        self.raised: Sequence[TimePrice] = ()
+        """See `RestBound`."""
 
     def __call__(self, plans: PartialPlans) -> Array:
         """Return it for each plan, seconds, shape (plans,)."""
@@ -123,6 +133,10 @@ class PricedRest:
                 found[rows] += tables.least[k][at]
         return np.maximum(found, plans.cost)
 
+    def sharpen(self, plans: PartialPlans) -> PartialPlans:
+        """Return the plans: its prices are raised for the whole project."""
+        return plans
+
     def _cells(self, times: Ints) -> Ints:
         return np.minimum(times // self.cell, self.last)
 
@@ -143,7 +157,7 @@ class PathsAndWork:
         Makespan of a plan, seconds: what is said of longer ones may be too much, though it is never
         below this.
     prices
-        Further prices of time, raised for plans that are begun: they prove most of plans like them.
+        Further prices of time, such as those raised in the pass before.
     """
 
     rounding = 0.0
@@ -201,7 +215,8 @@ class PathsAndWork:
         missed = tried = 0
         self.told = [told // 2 for told in self.told]
         while len(plans) >= _MANY and missed < _MISSES:
-            one = plans[[int(len(plans) * (tried * _GOLDEN % 1))]]
+            row = int(len(plans) * (tried * _GOLDEN % 1))
+            one = plans[row : row + 1]
             tried += 1
             price = raised_price(self.deadline, one, self._starts(one)[:, 0])
             late = np.zeros(len(plans), np.bool_)
