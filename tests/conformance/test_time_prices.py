@@ -121,7 +121,7 @@ def test_prices_are_raised_for_the_plans_of_a_wide_layer(monkeypatch):
     monkeypatch.setattr(rest_bounds, "_MANY", 2)
     monkeypatch.setattr(rest_bounds, "_WORTH", 1)
     sharpened = 0
-    for seed in range(20):
+    for seed in range(30):
         steps, rng = tiny(seed), np.random.default_rng(seed)
         if steps is None:
             continue
@@ -130,7 +130,7 @@ def test_prices_are_raised_for_the_plans_of_a_wide_layer(monkeypatch):
             if len(plans) < 2:
                 continue
             least = ends(steps, plans)
-            target = sorted(least)[len(least) // 2]
+            target = min(least)
             if target >= 2**62:
                 continue
             rest = PathsAndWork(steps, (target - 1) * steps.times.unit)
@@ -141,7 +141,7 @@ def test_prices_are_raised_for_the_plans_of_a_wide_layer(monkeypatch):
                 again = PathsAndWork(steps, (target - 1) * steps.times.unit, rest.raised)
                 said = again(plans) / steps.times.unit
                 for end, true in zip(said, least, strict=True):
-                    assert end <= max(true, target) + 1e-6 if true <= target else end <= true + 1e-6
+                    assert true > target or end <= true + 1e-6
     assert sharpened > 5
 
 
@@ -180,6 +180,6 @@ def test_there_is_a_price_only_for_a_plan_that_a_price_shows_to_be_late():
         return raised_price(Deadline(steps, [None, None], nothing, target), begin, nothing)
 
     assert at(end) is None
-    assert at(end - end // 4) is not None
+    assert at(end - 1) is not None
     # Late at any price.
     assert at(length - 1) is None

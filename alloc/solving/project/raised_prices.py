@@ -26,10 +26,12 @@ from alloc.solving.project.partial_plans import Array, Ints, PartialPlans
 from alloc.solving.project.time_prices import Deadline, TimePrice
 
 _INTERVALS, _CELLS = 24, 16
-"""Intervals of one price each, and cells of time in each. Prices of 80 intervals say a little more of
-their plan, take four times as long, and say less of others."""
+"""Intervals of one price each, and cells of time in each. Prices of 80 intervals say a little more
+of their plan, take four times as long, and say less of others."""
 _ROUNDS, _CLOSE = 100, 1e-3
 """Rounds of column generation at most, and the relative gap at which it ends."""
+_LITTLE = 1e-3
+"""What there is of a resource in an interval at least, in intervals of a unit: any price is one."""
 _STAY = 0.5
 """How far the prices asked for stay at the best ones: the master's leap about at first."""
 
@@ -49,7 +51,8 @@ class _Grid:
         for r in range(len(self.room)):
             free = np.maximum(plan.free[0, steps.units[r] : steps.units[r + 1]], begin)
             inside = self.edges[1:] - np.clip(free[:, None], self.edges[:-1], self.edges[1:])
-            self.room[r] = inside.sum(axis=0) / (self.size * _CELLS)
+            # Starts are moved to the cell before, in an interval in which nothing may be free.
+            self.room[r] = np.maximum(inside.sum(axis=0) / (self.size * _CELLS), _LITTLE)
         started = plan.started[0]
         self.waits = [k for k in steps.data.problem.order if not started[k]]
         self.roots = [k for k in self.waits if (p := deadline.parent[k]) is None or started[p]]
@@ -130,14 +133,13 @@ def raised_price(deadline: Deadline, plan: PartialPlans, starts: Ints) -> TimePr
     """
     grid = _Grid(deadline, plan, starts)
     room, rows = grid.room.ravel(), {root: n for n, root in enumerate(grid.roots)}
-    if not room.sum() or not rows:
+    if not rows:
         return None
     program = LinearProgram(presolve=False)
     program.add_rows(np.full(len(room), -np.inf), np.zeros(len(room)))
     program.add_rows(np.ones(len(rows)), np.ones(len(rows)))
-    # The share, of which intervals with nothing left have none: there nothing runs.
-    there = np.flatnonzero(room)
-    program.add_columns(np.ones(1), np.zeros(1), np.full(1, np.inf), [0], there, -room[there])
+    share = np.arange(len(room))
+    program.add_columns(np.ones(1), np.zeros(1), np.full(1, np.inf), [0], share, -room)
     master = RestrictedMaster[tuple[int, ...]]("the master of prices of time", program)
     each = np.full(grid.room.shape, 1 / room.sum())
     best, price, most = -math.inf, each, math.inf
