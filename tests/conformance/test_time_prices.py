@@ -82,12 +82,13 @@ def test_no_price_says_more_than_the_least_end(monkeypatch, cells):
                 deadline = rest.deadline
                 assert deadline.target == target
                 fixed = [price for tables in rest.fixed for price in tables.prices]
-                found = raised_price(deadline, plans[:1], rest._starts(plans[:1])[:, 0])
+                starts = rest._starts(plans)
+                found = raised_price(deadline, plans[:1], starts[:, 0])
                 raised = [] if found is None else [found]
                 shown += len(raised)
                 drawn_ones = [drawn(deadline, rng), drawn(deadline, rng)]
                 for prices in [[price] for price in [*fixed, *raised, *drawn_ones]] + [drawn_ones]:
-                    said, by = PriceTables(prices).soonest_end(*rest._asked(plans))
+                    said, by = PriceTables(prices).soonest_end(*rest._asked(plans, starts))
                     assert ((by >= 0) & (by < len(prices))).all()
                     for end, true in zip(said, least, strict=True):
                         # Of plans that end after the deadline it says no more than that they do.

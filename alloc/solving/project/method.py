@@ -216,7 +216,7 @@ class _Search:
             if limit != "time" or self.is_closed:
                 return limit
             if _has_choices(self.data):
-                self._sweep(PathsAndWork, _BY_BOUND if by_layers else _LAYERS)
+                self._sweep(PathsAndWork, _BY_LAYERS if by_layers else _LAYERS)
             if self.is_closed:
                 return None
             return self._ask_cpsat(None, self.settings.seconds_left(), by_bound=True)

@@ -213,6 +213,7 @@ class PathsAndWork:
             The plans, those with the same activities next to one another.
         """
         missed = tried = 0
+        known = len(self.raised)
         self.told = [told // 2 for told in self.told]
         while len(plans) >= _MANY and missed < _MISSES:
             row = int(len(plans) * (tried * _GOLDEN % 1))
@@ -224,23 +225,24 @@ class PathsAndWork:
                 tables = PriceTables([price])
                 for first in range(0, len(plans), _CHUNK):
                     part = plans[first : first + _CHUNK]
-                    ends, _ = tables.soonest_end(*self._asked(part))
+                    ends, _ = tables.soonest_end(*self._asked(part, self._starts(part)))
                     late[first : first + _CHUNK] = ends > self.deadline.target
                 self.raised.append(price)
                 self.told.append(int(late.sum()))
                 plans = plans[~late]
             missed += late.sum() < _WORTH
-        self._stack()
+        if len(self.raised) > known:
+            self._stack()
         return plans
 
-    def _asked(self, plans: PartialPlans) -> tuple[Ints, Ints, Bools]:
-        """Return what prices are asked with, see `PriceTables.soonest_end`."""
+    def _asked(self, plans: PartialPlans, starts: Ints) -> tuple[Ints, Ints, Bools]:
+        """Return what `PriceTables.soonest_end` takes of plans and their soonest starts."""
         free = np.maximum(plans.free, plans.now[:, None])
         awaited = ~plans.started.T
         for k, p in enumerate(self.deadline.parent):
             if p is not None:
                 awaited[k] &= plans.started[:, p]
-        return free, self.deadline.cells(self._starts(plans)), awaited
+        return free, self.deadline.cells(starts), awaited
 
     def _from(self, r: int) -> list[TimePrice]:
         """Return prices of the work on a resource from some moments on, 0 first.
@@ -290,7 +292,7 @@ class PathsAndWork:
         steps, starts = self.steps, self._starts(plans)
         ends = np.where(plans.started.T, 0, starts + (self.shortest + self.tails)[:, None])
         most, target = ends.max(axis=0), self.deadline.target
-        free, cells, awaited = self._asked(plans)
+        free, cells, awaited = self._asked(plans, starts)
         # Those that are late already need no more proof.
         rows = np.flatnonzero(most < target - 1)
         first = -len(self.fixed)
