@@ -23,6 +23,7 @@ from alloc.problems.project import (
 )
 from alloc.solving.outcome import Settings
 from alloc.solving.project import layers as layers_module
+from alloc.solving.project import partial_plans
 from alloc.solving.project.layers import Layers
 from alloc.solving.project.method import _Search, schedule_project
 from alloc.solving.project.partial_plans import PartialPlans, Steps
@@ -346,6 +347,25 @@ def test_of_two_plans_with_the_same_activities_the_beaten_one_goes():
         plans = kept
     assert beaten > 0
     assert plans.cost.min() == 3.0
+
+
+@pytest.mark.parametrize(("columns", "values"), [(2, 40), (4, 6), (6, 3)])
+def test_what_no_other_plan_beats_stays(monkeypatch, columns, values):
+    """As two loops over all pairs say, whatever fits a block."""
+    monkeypatch.setattr(partial_plans, "_BLOCK", 7)
+    monkeypatch.setattr(partial_plans, "_AT_ONCE", 50)
+    rng, beaten = np.random.default_rng(columns), 0
+    for count in (1, 2, 7, 8, 300):
+        told = rng.integers(0, values, (columns, count))
+        cost = rng.integers(1, values, count).astype(float)
+        order = np.lexsort((cost, told.sum(axis=0)))
+        told, cost = told[:, order], cost[order]
+        alive = partial_plans._unbeaten(told, cost)
+        for k in range(count):
+            rivals = (told[:, :k] <= told[:, [k]]).all(axis=0) & (cost[:k] <= cost[k])
+            assert alive[k] == (not rivals.any())
+        beaten += count - int(alive.sum())
+    assert beaten > 100
 
 
 def test_a_pass_holds_no_more_plans_than_its_memory(monkeypatch):

@@ -136,7 +136,7 @@ def test_prices_are_raised_for_the_plans_of_a_wide_layer(monkeypatch):
                 continue
             rest = PathsAndWork(steps, (target - 1) * steps.times.unit)
             kept = rest.sharpen(plans)
-            assert len(kept) >= sum(end <= target for end in least)
+            assert len(kept) >= sum(end < target for end in least)
             sharpened += len(kept) < len(plans)
             if len(rest.raised):
                 again = PathsAndWork(steps, (target - 1) * steps.times.unit, rest.raised)

@@ -41,8 +41,8 @@ _FIRST_ROUNDS = 250
 """Rounds of the ascent before the first layers: they are three quarters of the time of a proof, and
 most proofs need no more; where one does, the ascent goes on."""
 _LAYERS, _AGAIN = 0.5, 6.0
-"""Of the time left, for layers of partial plans; no pass begins that may take so many times as long
-as the one before and has less time than that: half a pass finds nothing."""
+"""Of the time left, for layers of partial plans; no wider pass begins that may take so many times
+as long as the one before and has less time than that: half a pass finds nothing."""
 _BY_BOUND, _BY_LAYERS = 0.75, 0.95
 """Of the time of a makespan, what is left for raising the bound: CP-SAT's usual search closes most
 in the first seconds, and then moves a bound that is far off no further. Without budgets layers
@@ -216,7 +216,10 @@ class _Search:
             if limit != "time" or self.is_closed:
                 return limit
             if _has_choices(self.data):
-                self._sweep(PathsAndWork, _BY_LAYERS if by_layers else _LAYERS)
+                if by_layers:  # CP-SAT would close no more in the time of half a pass
+                    self._sweep(PathsAndWork, _BY_LAYERS, again=1.0)
+                else:
+                    self._sweep(PathsAndWork)
             if self.is_closed:
                 return None
             return self._ask_cpsat(None, self.settings.seconds_left(), by_bound=True)
@@ -269,11 +272,13 @@ class _Search:
         self,
         bound: Callable[[Steps, float, Sequence[TimePrice]], RestBound],
         share: float = _LAYERS,
+        again: float = _AGAIN,
     ) -> bool:
         """Look for better plans layer by layer, and raise the bound; return whether that can be.
 
-        Of makespans a pass first looks for plans between bound and value alone: they are fewer, so
-        that more of them are seen. If there is none and no plan was left out, that is a bound.
+        Of makespans a pass looks for plans halfway between bound and value alone, until little is
+        left between them: they are fewer, so that more of them are seen. If there is none and no
+        plan was left out, that is a bound.
 
         Parameters
         ----------
@@ -282,6 +287,8 @@ class _Search:
             before; asked anew for each pass.
         share
             Of the time left, how much it may take.
+        again
+            No wider pass begins in less time than so many times that of the one before.
         """
         steps = Steps(self.data, self.objective, WholeTimes(self.data))
         if self.is_closed or self.plan is None or not steps.fit:
@@ -290,12 +297,11 @@ class _Search:
         self.take(self.data.put_in_again(self.plan))
         layers = Layers(steps, self.settings.gap)
         brief = self.settings.within(share * self.settings.seconds_left())
-        between = _BETWEEN if self.objective == "makespan" else 0.0
+        between, near = _BETWEEN if self.objective == "makespan" else 0.0, False
         prices: Sequence[TimePrice] = ()
         widths = layers.widths()
         while widths and not self.is_closed:
             width, left = widths[0], brief.seconds_left()
-            near = self.value - self.bound <= _NEAR * self.value
             goal = self._goal(layers.grain, 0.0 if near else between)
             try:
                 with time_limit(left):
@@ -310,16 +316,15 @@ class _Search:
             self.report(
                 f"layers, {width} wide, below {goal:g}: {self.value:g}, bound {self.bound:g}"
             )
-            took = left - brief.seconds_left()
-            if looked and swept.plan is not None:
+            took, is_cut = left - brief.seconds_left(), swept.bound < min(goal, self.value)
+            near = self.value - self.bound <= _NEAR * self.value
+            if looked and (not is_cut or (swept.plan is not None and not near)):
                 pass  # there is more to be had from as many plans
-            elif looked and swept.bound >= goal:
-                pass  # there is more to be proved with as many
             elif looked and len(widths) == 1:
                 between = 0.0
             else:
                 widths = widths[1:]
-                took *= _AGAIN
+                took *= again
             if brief.seconds_left() < took:
                 break
         return True

@@ -288,7 +288,7 @@ class Steps:
         if self.objective == "makespan":
             cost = np.maximum(cost, soonest * self.times.unit)
         # Of plans with the same activities those with the least sums come first: only they beat.
-        order = np.lexsort((told.sum(axis=0), *packed.T))
+        order = np.lexsort((cost, told.sum(axis=0), *packed.T))
         plans, packed, cost = plans[order], packed[order], cost[order]
         told = told[:, order].astype(np.int32 if told.max() < 2**31 else np.int64)
         new = np.flatnonzero((packed[1:] != packed[:-1]).any(axis=1)) + 1

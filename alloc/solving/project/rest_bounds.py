@@ -226,7 +226,7 @@ class PathsAndWork:
                 for first in range(0, len(plans), _CHUNK):
                     part = plans[first : first + _CHUNK]
                     ends, _ = tables.soonest_end(*self._asked(part, self._starts(part)))
-                    late[first : first + _CHUNK] = ends > self.deadline.target
+                    late[first : first + _CHUNK] = ends >= self.deadline.target
                 self.raised.append(price)
                 self.told.append(int(late.sum()))
                 plans = plans[~late]
