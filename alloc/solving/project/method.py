@@ -217,7 +217,7 @@ class _Search:
                 return limit
             if _has_choices(self.data):
                 if by_layers:  # CP-SAT would close no more in the time of half a pass
-                    self._sweep(PathsAndWork, _BY_LAYERS, again=1.0)
+                    self._sweep(PathsAndWork, _BY_LAYERS, to_the_end=True)
                 else:
                     self._sweep(PathsAndWork)
             if self.is_closed:
@@ -272,7 +272,8 @@ class _Search:
         self,
         bound: Callable[[Steps, float, Sequence[TimePrice]], RestBound],
         share: float = _LAYERS,
-        again: float = _AGAIN,
+        *,
+        to_the_end: bool = False,
     ) -> bool:
         """Look for better plans layer by layer, and raise the bound; return whether that can be.
 
@@ -287,8 +288,9 @@ class _Search:
             before; asked anew for each pass.
         share
             Of the time left, how much it may take.
-        again
-            No wider pass begins in less time than so many times that of the one before.
+        to_the_end
+            Whether passes begin however little time is left for them, the last but one left out: as
+            wide as can be it proves what is near in less time than the two.
         """
         steps = Steps(self.data, self.objective, WholeTimes(self.data))
         if self.is_closed or self.plan is None or not steps.fit:
@@ -300,6 +302,8 @@ class _Search:
         between, near = _BETWEEN if self.objective == "makespan" else 0.0, False
         prices: Sequence[TimePrice] = ()
         widths = layers.widths()
+        if to_the_end:
+            widths[-2:] = widths[-1:]
         while widths and not self.is_closed:
             width, left = widths[0], brief.seconds_left()
             goal = self._goal(layers.grain, 0.0 if near else between)
@@ -324,8 +328,8 @@ class _Search:
                 between = 0.0
             else:
                 widths = widths[1:]
-                took *= again
-            if brief.seconds_left() < took:
+                took *= _AGAIN
+            if brief.seconds_left() < took and not to_the_end:
                 break
         return True
 

@@ -26,7 +26,7 @@ _COARSE = 1000
 _AT_ONCE, _MOST, _BYTES = 16, 96, 2**28
 """Prices whose tables are looked up together, raised prices that are kept, and bytes of their
 tables."""
-_MANY, _WORTH, _MISSES = 1500, 600, 4
+_MANY, _WORTH, _MISSES = 1500, 600, 2
 """Plans of a layer from which on prices are raised for them; plans that a price has to show to be
 late to be worth its 40 ms, for a plan takes 20 us in its own layer and as much in those after it;
 and how many may show fewer before no more are raised: later layers gain from those too."""
