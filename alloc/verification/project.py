@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 from alloc.objectives import Measure, Value
@@ -14,8 +15,10 @@ from alloc.problems.project import (
 )
 from alloc.verification.violation import Violation
 
-_ROUNDING = 1e-9
-"""Share of the schedule's length by which times may be off: sums of floating-point numbers."""
+_ROUNDING, _ULPS = 1e-9, 4
+"""Share of the schedule's length by which times may be off, and distances of two floats at its end:
+sums of floating-point numbers, each of which is rounded by half such a distance; a start and an end
+that are moved to a computer's clock are off by less than two."""
 
 
 def objective(name: str) -> Measure:
@@ -42,7 +45,7 @@ def verify_project(problem: ProjectProblem, plan: ProjectPlan) -> list[Violation
     ]
     if broken:
         return broken
-    close = _ROUNDING * max(_end(problem, run) for run in plan.runs)
+    close = _close(problem, plan)
     return [
         *_too_early(problem, runs, close),
         *_over_capacity(problem, plan, close),
@@ -56,6 +59,13 @@ def _mode(problem: ProjectProblem, run: ActivityRun) -> Mode:
 
 def _end(problem: ProjectProblem, run: ActivityRun) -> float:
     return run.start_s + _mode(problem, run).duration_s
+
+
+def _close(problem: ProjectProblem, plan: ProjectPlan) -> float:
+    """Return by how much times may be off, seconds: by the length, not by when it begins."""
+    last = max(_end(problem, run) for run in plan.runs)
+    first = min(min(job.release_s for job in problem.jobs), last)
+    return _ROUNDING * (last - first) + _ULPS * math.ulp(last)
 
 
 def _unknown(problem: ProjectProblem, plan: ProjectPlan) -> Iterator[Violation]:
@@ -87,8 +97,8 @@ def _too_early(
                 (activity.id,),
                 release - start,
                 "s",
-                f'activity "{activity.id}" starts at {start:g} s, before its job is released at '
-                f"{release:g}.",
+                f'activity "{activity.id}" starts at {start:g} s, {release - start:g} s before its '
+                "job is released.",
             )
         for before in activity.predecessors:
             end = _end(problem, runs[before])
@@ -98,8 +108,8 @@ def _too_early(
                     (before, activity.id),
                     end - start,
                     "s",
-                    f'activity "{activity.id}" starts at {start:g} s, before "{before}" ends at '
-                    f"{end:g}.",
+                    f'activity "{activity.id}" starts at {start:g} s, {end - start:g} s before '
+                    f'"{before}" ends.',
                 )
 
 

@@ -390,3 +390,30 @@ def test_costs_of_short_stages_by_a_computer_clock_are_proved_up_to_rounding(beg
         assert result.objective == pytest.approx(best[0], abs=4 * math.ulp(begin_s) * weights)
         proved += 1
     assert proved >= 5
+
+
+@pytest.mark.parametrize("begin_s", [0.0, 1e6, 1.7e9])
+@pytest.mark.parametrize("early_s", [0.5, 1e-4])
+def test_what_starts_too_early_is_seen_whenever_the_project_begins(begin_s, early_s):
+    """A part of a second is no rounding, also by a computer's clock."""
+    activities = (
+        Activity("a", (Mode(0.7, {"gpu": 2}),), (), "j"),
+        Activity("b", (Mode(1.3, {"gpu": 1}),), ("a",), "j"),
+        Activity("c", (Mode(1.1, {"gpu": 2}),), (), "j"),
+    )
+    job = ProjectJob("j", begin_s + 0.1)
+    problem = ProjectProblem("clock", activities, (GPU,), (job,))
+    result = alloc.solve(problem)
+    assert result.status == "optimal"
+    assert alloc.verify(problem, result.solution) == []
+    starts = {"a": begin_s + 0.1, "b": begin_s + 0.8, "c": begin_s + 2.1}
+
+    def broken(**changed: float) -> set[str]:
+        runs = {**starts, **changed}
+        plan = ProjectPlan(tuple(ActivityRun(name, 0, at) for name, at in runs.items()))
+        return {violation.code for violation in alloc.verify(problem, plan)}
+
+    assert broken() == set()
+    assert broken(a=starts["a"] - early_s) == {"release"}
+    assert broken(b=starts["b"] - early_s) == {"precedence", "capacity"}
+    assert broken(c=starts["c"] - early_s) == {"capacity"}

@@ -23,23 +23,39 @@ from alloc.problems.project import (
 )
 from alloc.solving.outcome import Settings
 from alloc.solving.project import layers as layers_module
+from alloc.solving.project import partial_plans
 from alloc.solving.project.layers import Layers
 from alloc.solving.project.method import _Search, schedule_project
 from alloc.solving.project.partial_plans import PartialPlans, Steps
+from alloc.solving.project.raised_prices import raised_price
 from alloc.solving.project.rest_bounds import PathsAndWork, PricedRest, RestBound
 from alloc.solving.project.rules import plans_by_rule, quick_modes
+from alloc.solving.project.time_prices import Deadline, TimePrice
 from benchmarks.tiny.project import PROJECT
 
 OBJECTIVES = ("makespan", "weighted_jct", "weighted_tardiness")
 WIDE = 10**6
 
 
+def prices_of_time(plain: PathsAndWork, seed: int) -> list[TimePrice]:
+    """Return prices drawn for one deadline, and the others raised for shorter ones."""
+    rng, steps, found = np.random.default_rng(seed), plain.steps, []
+    edges = np.unique(np.r_[0, rng.integers(1, plain.deadline.target, 6)])
+    drawn = rng.exponential(1.0, (len(steps.data.renewable), len(edges)))
+    found.append(TimePrice(plain.deadline, edges, drawn))
+    begin, target = steps.begin(), plain.deadline.target
+    while target := target // 2:
+        shorter = Deadline(steps, plain.deadline.parent, plain.tails, target)
+        price = raised_price(shorter, begin, plain._starts(begin)[:, 0])
+        found += [] if price is None else [price]
+    return found
+
+
 def rests(steps: Steps, seed: int, worth: float) -> list[RestBound]:
     """Return bounds: of paths and work, or of good, bad and no prices of time."""
     if steps.objective == "makespan":
         plain = PathsAndWork(steps, worth)
-        begun = Layers(steps, 1e-6).sweep(2, worth, plain).begun
-        return [plain, PathsAndWork(steps, worth, plain.raised(begun[-1:]))]
+        return [plain, PathsAndWork(steps, worth, prices_of_time(plain, seed))]
     rng, data = np.random.default_rng(seed), steps.data
     edges = np.linspace(0.0, data.horizon_s * rng.uniform(0.3, 1.0), 6)
     graph = PricesOfGraph(data, steps.objective, edges, 3, 2.0, worth)
@@ -326,11 +342,30 @@ def test_of_two_plans_with_the_same_activities_the_beaten_one_goes():
             same = (kept.started == plans.started[row]).all(axis=1)
             free = np.maximum(kept.free, kept.now[:, None])
             sooner = (free <= np.maximum(plans.free[row], plans.now[row])).all(axis=1)
-            assert (same & sooner & (kept.total <= plans.total[row])).any()
+            assert (same & sooner).any()
         beaten += len(plans) - len(kept)
         plans = kept
     assert beaten > 0
     assert plans.cost.min() == 3.0
+
+
+@pytest.mark.parametrize(("columns", "values"), [(2, 40), (4, 6), (6, 3)])
+def test_what_no_other_plan_beats_stays(monkeypatch, columns, values):
+    """As two loops over all pairs say, whatever fits a block."""
+    monkeypatch.setattr(partial_plans, "_BLOCK", 7)
+    monkeypatch.setattr(partial_plans, "_AT_ONCE", 50)
+    rng, beaten = np.random.default_rng(columns), 0
+    for count in (1, 2, 7, 8, 300):
+        told = rng.integers(0, values, (columns, count))
+        cost = rng.integers(1, values, count).astype(float)
+        order = np.lexsort((cost, told.sum(axis=0)))
+        told, cost = told[:, order], cost[order]
+        alive = partial_plans._unbeaten(told, cost)
+        for k in range(count):
+            rivals = (told[:, :k] <= told[:, [k]]).all(axis=0) & (cost[:k] <= cost[k])
+            assert alive[k] == (not rivals.any())
+        beaten += count - int(alive.sum())
+    assert beaten > 100
 
 
 def test_a_pass_holds_no_more_plans_than_its_memory(monkeypatch):

@@ -10,9 +10,11 @@ from alloc.models.project.data import ProjectData
 from alloc.models.project.prices import forest
 from alloc.models.project.whole_times import WholeTimes
 from alloc.problems.project import Activity, Mode, ProjectJob, ProjectProblem, Resource
+from alloc.solving.project import rest_bounds
 from alloc.solving.project.partial_plans import PartialPlans, Steps
+from alloc.solving.project.raised_prices import raised_price
 from alloc.solving.project.rest_bounds import PathsAndWork
-from alloc.solving.project.time_prices import Deadline, TimePrice, price_from, raised_price
+from alloc.solving.project.time_prices import Deadline, PriceTables, TimePrice, price_from
 from benchmarks.tiny.project import PROJECT
 
 
@@ -62,7 +64,7 @@ def test_no_price_says_more_than_the_least_end(monkeypatch, cells):
         init(self, steps, parent, tails, target, moments)
 
     monkeypatch.setattr(Deadline, "__init__", coarse)
-    compared, tight = 0, 0
+    compared, tight, shown = 0, 0, 0
     for seed in range(30):
         steps, rng = tiny(seed), np.random.default_rng(seed)
         if steps is None:
@@ -77,16 +79,17 @@ def test_no_price_says_more_than_the_least_end(monkeypatch, cells):
                     continue
                 value = (target - 1) * steps.times.unit
                 rest = PathsAndWork(steps, value)
-                rest = PathsAndWork(steps, value, rest.raised([plans[:1]]))
-                starts, deadline = rest._starts(plans), rest.deadline
+                deadline = rest.deadline
                 assert deadline.target == target
-                awaited = ~plans.started.T
-                for k, p in enumerate(deadline.parent):
-                    if p is not None:
-                        awaited[k] &= plans.started[:, p]
-                free = np.maximum(plans.free, plans.now[:, None])
-                for price in [*rest.prices, drawn(deadline, rng), drawn(deadline, rng)]:
-                    said = price.soonest_end(free, deadline.cells(starts), awaited)
+                fixed = [price for tables in rest.fixed for price in tables.prices]
+                starts = rest._starts(plans)
+                found = raised_price(deadline, plans[:1], starts[:, 0])
+                raised = [] if found is None else [found]
+                shown += len(raised)
+                drawn_ones = [drawn(deadline, rng), drawn(deadline, rng)]
+                for prices in [[price] for price in [*fixed, *raised, *drawn_ones]] + [drawn_ones]:
+                    said, by = PriceTables(prices).soonest_end(*rest._asked(plans, starts))
+                    assert ((by >= 0) & (by < len(prices))).all()
                     for end, true in zip(said, least, strict=True):
                         # Of plans that end after the deadline it says no more than that they do.
                         assert end <= (true if true <= target else target + 1)
@@ -94,18 +97,53 @@ def test_no_price_says_more_than_the_least_end(monkeypatch, cells):
                         compared += 1
     assert compared > 300
     assert tight > 10
+    assert shown > 10
 
 
-def test_a_price_that_is_raised_proves_more_than_work_alone():
+def test_a_price_that_is_raised_shows_more_than_work_alone():
     """Long chains leave units idle at the end, which the work does not see."""
     problem = generate_dags(num_jobs=10, num_gpus=10, seed=7)
     data = ProjectData(problem)
     steps = Steps(data, "makespan", WholeTimes(data))
-    plain = PathsAndWork(steps, 760.0)
-    raised = PathsAndWork(steps, 760.0, plain.raised([steps.begin()]))
-    assert len(raised.prices) == len(plain.prices) + 1
-    low, high = plain(steps.begin())[0], raised(steps.begin())[0]
-    assert 740.0 < low < high < 755.9
+    plain = PathsAndWork(steps, 744.0)
+    begin = steps.begin()
+    price = raised_price(plain.deadline, begin, plain._starts(begin)[:, 0])
+    assert price is not None
+    assert 740.0 < plain(begin)[0] < 744.0
+    # Plans end at 755.9 s or later; of those after 744 it is said that they are.
+    assert PathsAndWork(steps, 744.0, [price])(begin)[0] > 744.0
+    # For the last deadline there is a plan.
+    plain = PathsAndWork(steps, 756.0)
+    assert raised_price(plain.deadline, begin, plain._starts(begin)[:, 0]) is None
+
+
+def test_prices_are_raised_for_the_plans_of_a_wide_layer(monkeypatch):
+    """All plans that it says are late cannot be ended in time, and it is said of some."""
+    monkeypatch.setattr(rest_bounds, "_MANY", 2)
+    monkeypatch.setattr(rest_bounds, "_WORTH", 1)
+    sharpened = 0
+    for seed in range(30):
+        steps, rng = tiny(seed), np.random.default_rng(seed)
+        if steps is None:
+            continue
+        for count in range(1, steps.size):
+            plans = begun(steps, rng, count)
+            if len(plans) < 2:
+                continue
+            least = ends(steps, plans)
+            target = min(least)
+            if target >= 2**62:
+                continue
+            rest = PathsAndWork(steps, (target - 1) * steps.times.unit)
+            kept = rest.sharpen(plans)
+            assert len(kept) >= sum(end < target for end in least)
+            sharpened += len(kept) < len(plans)
+            if len(rest.raised):
+                again = PathsAndWork(steps, (target - 1) * steps.times.unit, rest.raised)
+                said = again(plans) / steps.times.unit
+                for end, true in zip(said, least, strict=True):
+                    assert true > target or end <= true + 1e-6
+    assert sharpened > 5
 
 
 def test_work_counts_from_a_moment_on():
@@ -121,9 +159,9 @@ def test_work_counts_from_a_moment_on():
     awaited = np.ones((3, 1), np.bool_)
     said = [
         int(
-            price_from(deadline, 0, moment).soonest_end(
+            PriceTables([price_from(deadline, 0, moment)]).soonest_end(
                 begin.free, deadline.cells(starts), awaited
-            )[0]
+            )[0][0]
         )
         * steps.times.unit
         for moment in (0, steps.times.down(10.0))
@@ -132,13 +170,17 @@ def test_work_counts_from_a_moment_on():
     assert said[1] == pytest.approx(25.0 if steps.times.unit < 5 else 30.0, abs=steps.times.unit)
 
 
-def test_there_is_no_price_for_a_plan_that_is_late():
-    data = ProjectData(
-        ProjectProblem("p", (Activity("a", (Mode(9.0, {"gpu": 1}),)),), (Resource("gpu", 1),))
-    )
+def test_there_is_a_price_only_for_a_plan_that_a_price_shows_to_be_late():
+    activities = tuple(Activity(f"a{k}", (Mode(9.0, {"gpu": 1}),)) for k in range(2))
+    data = ProjectData(ProjectProblem("p", activities, (Resource("gpu", 1),)))
     steps = Steps(data, "makespan", WholeTimes(data))
-    nothing = np.zeros(1, np.int64)
-    target = steps.times.down(9.0)
-    assert raised_price(Deadline(steps, [None], nothing, target), steps.begin(), nothing)
-    late = Deadline(steps, [None], nothing, target - 1)
-    assert raised_price(late, steps.begin(), nothing) is None
+    nothing, begin = np.zeros(2, np.int64), steps.begin()
+    end, length = steps.times.down(18.0), steps.times.down(9.0)
+
+    def at(target):
+        return raised_price(Deadline(steps, [None, None], nothing, target), begin, nothing)
+
+    assert at(end) is None
+    assert at(end - 1) is not None
+    # Late at any price.
+    assert at(length - 1) is None

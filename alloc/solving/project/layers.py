@@ -30,8 +30,8 @@ _FIRST_WIDTH, _WIDER = 64, 8
 """Plans of a layer in the first pass, and how much wider each pass is."""
 _CHUNK = 2048
 """Plans that go on together: they fit the cache of a core, and take some hundredths of a second."""
-_CROWD = 6
-"""Widths of plans that are held of a layer before the best are picked."""
+_CROWD = 4
+"""Widths of plans that are held of a layer before the best are picked: half of them are beaten."""
 _CLEAR = 1e-9
 """Share of a value by which a bound has to be above what it excludes, or by its own rounding."""
 _BYTES = 2**29
@@ -48,13 +48,10 @@ class Swept:
         The best plan, or None where nothing is better than the one known.
     bound
         What no plan is below, seconds; infinite where none is below the one known.
-    begun
-        Of each layer a plan in the middle by bound, a row each.
     """
 
     plan: ProjectPlan | None
     bound: float
-    begun: tuple[PartialPlans, ...]
 
 
 class Layers:
@@ -71,13 +68,14 @@ class Layers:
     def __init__(self, steps: Steps, gap: float) -> None:
         self.steps, self.gap = steps, gap
         self.grain = _grain(steps)
-        a_row = 20 * steps.size + 24 * int(steps.units[-1]) + 64
+        a_row = 19 * steps.size + 16 * int(steps.units[-1]) + 64
         self.widest = _BYTES // (_CROWD * a_row)
 
     def widths(self) -> list[int]:
-        """Return the widths of the passes."""
+        """Return the widths of the passes; the last is what the memory holds."""
         count = max(0, int(math.log(self.widest / _FIRST_WIDTH, _WIDER)))
-        return [_FIRST_WIDTH * _WIDER**n for n in range(count + 1)]
+        found = [_FIRST_WIDTH * _WIDER**n for n in range(count + 1)]
+        return [*found, self.widest] if self.widest > 2 * found[-1] else found
 
     def sweep(self, width: int, value: float, least: RestBound) -> Swept:
         """Look for a better plan than one of a value, at most so many plans wide.
@@ -98,7 +96,7 @@ class Layers:
         else:
             ceiling = proved = value - max(short, clear)
         cut = math.inf
-        layer, begun = self.steps.begin(), list[PartialPlans]()
+        layer = self.steps.begin()
         for _ in range(self.steps.size):
             found: list[PartialPlans] = []
             for first in range(0, len(layer), _CHUNK):
@@ -110,15 +108,14 @@ class Layers:
                 if sum(map(len, found)) > _CROWD * width:
                     together, cut = _best(PartialPlans.together(found), width * _CROWD // 2, cut)
                     found = [together]
-            if not sum(map(len, found)):
-                return Swept(None, min(cut - least.rounding, proved), tuple(begun))
-            layer = self.steps.not_beaten(PartialPlans.together(found))
+            if sum(map(len, found)):
+                layer = least.sharpen(self.steps.not_beaten(PartialPlans.together(found)))
+            if not sum(map(len, found)) or not len(layer):
+                return Swept(None, min(cut - least.rounding, proved))
             layer, cut = _best(layer, width, cut)
-            middle = np.argsort(layer.least, kind="stable")[len(layer) // 2]
-            begun.append(layer[middle : middle + 1])
         best = int(np.argmin(layer.cost))
         bound = min(cut - least.rounding, proved, float(layer.cost[best]))
-        return Swept(self._plan(layer, best), bound, tuple(begun))
+        return Swept(self._plan(layer, best), bound)
 
     def _plan(self, plans: PartialPlans, row: int) -> ProjectPlan:
         data, steps = self.steps.data, self.steps

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from decimal import Decimal
 
@@ -22,7 +22,7 @@ from alloc.models.project.whole_times import WholeTimes
 from alloc.problems.project import ProjectPlan, ProjectProblem, cost_rounding
 from alloc.solving.outcome import Outcome, Settings
 from alloc.solving.project.layers import Layers
-from alloc.solving.project.partial_plans import PartialPlans, Steps
+from alloc.solving.project.partial_plans import Steps
 from alloc.solving.project.rest_bounds import PathsAndWork, PricedRest, RestBound
 from alloc.solving.project.rules import RULES, plans_by_rule, quick_modes
 from alloc.solving.project.time_prices import TimePrice
@@ -41,17 +41,15 @@ _FIRST_ROUNDS = 250
 """Rounds of the ascent before the first layers: they are three quarters of the time of a proof, and
 most proofs need no more; where one does, the ascent goes on."""
 _LAYERS, _AGAIN = 0.5, 6.0
-"""Of the time left, for layers of partial plans; no pass begins that may take so many times as long
-as the one before and has less time than that: half a pass finds nothing."""
-_BY_BOUND, _BY_LAYERS = 0.75, 0.85
+"""Of the time left, for layers of partial plans; no wider pass begins that may take so many times
+as long as the one before and has less time than that: half a pass finds nothing."""
+_BY_BOUND, _BY_LAYERS = 0.75, 0.95
 """Of the time of a makespan, what is left for raising the bound: CP-SAT's usual search closes most
 in the first seconds, and then moves a bound that is far off no further. Without budgets layers
-prove most of what it does not close in a tenth or so of it."""
-_BETWEEN = 0.5
-"""How far between value and bound the first pass looks."""
-_EXAMPLES, _WIDE = 12, 4096
-"""Plans that are begun for which prices are raised, two seconds in all, and plans of a layer from
-which on these are a small part of the time."""
+prove most of what it does not close in the first tenth, and find better schedules than it."""
+_BETWEEN, _NEAR = 0.5, 0.002
+"""How far between value and bound a pass looks, and the share of the value from which on it looks
+below all of the value: one such pass is shorter than those that halve what is left."""
 _LAST_S = 4.0
 """Seconds below which CP-SAT gets all the time left: it takes a second or two to get going."""
 _NO_MODES = "the budgets do not let every activity run in some mode; raise one or add modes"
@@ -218,14 +216,17 @@ class _Search:
             if limit != "time" or self.is_closed:
                 return limit
             if _has_choices(self.data):
-                self._sweep(PathsAndWork, _BY_BOUND if by_layers else _LAYERS)
+                if by_layers:  # CP-SAT would close no more in the time of half a pass
+                    self._sweep(PathsAndWork, _BY_LAYERS, to_the_end=True)
+                else:
+                    self._sweep(PathsAndWork)
             if self.is_closed:
                 return None
             return self._ask_cpsat(None, self.settings.seconds_left(), by_bound=True)
         graph, prices = self._prices(most=_FIRST_ROUNDS)
-        if self._sweep(lambda steps, _: PricedRest(steps, graph, prices)) and not self.is_closed:
+        if self._sweep(lambda steps, *_: PricedRest(steps, graph, prices)) and not self.is_closed:
             graph, prices = self._prices(prices)
-            self._sweep(lambda steps, _: PricedRest(steps, graph, prices))
+            self._sweep(lambda steps, *_: PricedRest(steps, graph, prices))
         while not self.is_closed and not self.settings.time_is_up():
             windows, left = graph.windows(prices, self.value), self.settings.seconds_left()
             limit = self._ask_cpsat(windows, left if left < _LAST_S else _SLICE * left)
@@ -267,18 +268,29 @@ class _Search:
         self.report(f"prices of time: {self.bound:g} after {found.rounds} rounds")
         return graph, found.prices
 
-    def _sweep(self, bound: Callable[[Steps, float], RestBound], share: float = _LAYERS) -> bool:
+    def _sweep(
+        self,
+        bound: Callable[[Steps, float, Sequence[TimePrice]], RestBound],
+        share: float = _LAYERS,
+        *,
+        to_the_end: bool = False,
+    ) -> bool:
         """Look for better plans layer by layer, and raise the bound; return whether that can be.
 
-        Of makespans a pass first looks for plans between bound and value alone: they are fewer, so
-        that more of them are seen. If there is none and no plan was left out, that is a bound.
+        Of makespans a pass looks for plans halfway between bound and value alone, until little is
+        left between them: they are fewer, so that more of them are seen. If there is none and no
+        plan was left out, that is a bound.
 
         Parameters
         ----------
         bound
-            Returns what plans cost at least that are better than a value, asked anew for each pass.
+            Returns what plans cost at least that are better than a value, with prices of the pass
+            before; asked anew for each pass.
         share
             Of the time left, how much it may take.
+        to_the_end
+            Whether passes begin however little time is left for them, the last but one left out: as
+            wide as can be it proves what is near in less time than the two.
         """
         steps = Steps(self.data, self.objective, WholeTimes(self.data))
         if self.is_closed or self.plan is None or not steps.fit:
@@ -287,40 +299,37 @@ class _Search:
         self.take(self.data.put_in_again(self.plan))
         layers = Layers(steps, self.settings.gap)
         brief = self.settings.within(share * self.settings.seconds_left())
-        between = first = _BETWEEN if self.objective == "makespan" else 0.0
-        prices = list[TimePrice]()
-        begun: tuple[PartialPlans, ...] = ()
+        between, near = _BETWEEN if self.objective == "makespan" else 0.0, False
+        prices: Sequence[TimePrice] = ()
         widths = layers.widths()
+        if to_the_end:
+            widths[-2:] = widths[-1:]
         while widths and not self.is_closed:
             width, left = widths[0], brief.seconds_left()
-            goal = self._goal(layers.grain, between)
+            goal = self._goal(layers.grain, 0.0 if near else between)
             try:
                 with time_limit(left):
-                    rest = bound(steps, goal)
-                    if isinstance(rest, PathsAndWork):
-                        if width >= _WIDE and begun:
-                            prices = rest.raised(begun[:: math.ceil(len(begun) / _EXAMPLES)])
-                            begun = ()
-                        rest = PathsAndWork(steps, goal, prices)
+                    rest = bound(steps, goal, prices)
                     swept = layers.sweep(width, goal, rest)
             except OutOfTime:
                 break
+            prices = rest.raised
             looked = goal < self.value
             self.take(swept.plan)
             self._raise(min(swept.bound, self.value), "recomputed")
             self.report(
                 f"layers, {width} wide, below {goal:g}: {self.value:g}, bound {self.bound:g}"
             )
-            took = left - brief.seconds_left()
-            if looked and swept.plan is not None:
+            took, is_cut = left - brief.seconds_left(), swept.bound < min(goal, self.value)
+            near = self.value - self.bound <= _NEAR * self.value
+            if looked and (not is_cut or (swept.plan is not None and not near)):
                 pass  # there is more to be had from as many plans
-            elif looked and (swept.bound >= goal or len(widths) == 1):
+            elif looked and len(widths) == 1:
                 between = 0.0
             else:
-                between = first
-                widths, begun = widths[1:], swept.begun
+                widths = widths[1:]
                 took *= _AGAIN
-            if brief.seconds_left() < took:
+            if brief.seconds_left() < took and not to_the_end:
                 break
         return True
 

@@ -2,13 +2,16 @@
 
 A partial plan has started some activities, in the order of their starts; all others start at its
 last start or later. So what it leaves of a resource only grows, and is told by when each unit is
-free. Two kinds are left out, since another plan costs no more and ends its activities earlier in
-sum:
+free. Two kinds are left out:
 
-* An activity that starts later than its predecessors and the units let it, because of the order
-  alone; and one that starts when another could have been through by then.
+* An activity that starts when another could have been through by then: with that one before it the
+  plan costs no more, and what is left to start ends earlier in sum.
 * A partial plan that is beaten by another one with the same activities: no unit is free, no
   activity may start, no job has ended, and no budget is used up, earlier or less than in the other.
+  Whatever the former goes on with, the latter can.
+
+So of some partial plan of each layer the best end stays: of its ends that cost least the one whose
+activities end earliest in sum goes on without the first kind, and what beats it ends as well.
 
 References
 ----------
@@ -19,6 +22,7 @@ shifts; plans of the same activities, there cutsets).
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
@@ -34,9 +38,8 @@ Array = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
-_COMPARED = 16
-"""A plan is held against so many of the best ones of its activities, and as many next to it: more
-find few more that are beaten."""
+_BLOCK, _AT_ONCE = 64, 4096
+"""Plans that are held against so many others at once: the answers fit the cache of a core."""
 _SAME = 1e-12
 """Relative difference of two costs that is rounding: they are sums in different orders."""
 _NEVER = 2**62
@@ -61,8 +64,6 @@ class PartialPlans:
         What is used up, shape (plans, budgets).
     cost
         Of the jobs that are through, or the last end, seconds, shape (plans,).
-    total
-        Sum of the ends, in units, shape (plans,).
     least
         What the whole plan costs at least, seconds, shape (plans,).
     """
@@ -74,7 +75,6 @@ class PartialPlans:
     now: Ints
     spent: Ints
     cost: Array
-    total: Ints
     least: Array
 
     def __len__(self) -> int:
@@ -148,7 +148,6 @@ class Steps:
             np.zeros(1, np.int64),
             np.zeros((1, len(self.budgets)), np.int64),
             np.zeros(1),
-            np.zeros(1, np.int64),
             np.full(1, -np.inf),
         )
 
@@ -208,15 +207,14 @@ class Steps:
                 uses = self.rates[k][m]
                 if uses.tobytes() not in rooms:
                     rooms[uses.tobytes()] = self.room(plans, uses)
-                early = np.maximum(ready, rooms[uses.tobytes()])
-                start = np.maximum(early, plans.now)
+                start = np.maximum(np.maximum(ready, rooms[uses.tobytes()]), plans.now)
                 # With budgets another mode may cost more of them: it counts if all would do.
                 pick = np.maximum if len(self.budgets) else np.minimum
                 through = pick(through, start + length)
-                able = open_ & (early >= plans.now)
+                able = open_
                 if left is not None:
                     more = self.amounts[k][m] - self.least_amounts[k]
-                    able &= (left >= more).all(axis=1)
+                    able = open_ & (left >= more).all(axis=1)
                 rows = np.flatnonzero(able)
                 found.append((rows, k, m, start[rows]))
             soonest[open_] = np.minimum(soonest, through)[open_]
@@ -240,7 +238,7 @@ class Steps:
             taken = (at < upto) & (at >= upto - use)
             plans.free[:, first:last] = np.sort(np.where(taken, end[:, None], free), axis=1)
         plans.started[:, k], plans.ends[:, k], plans.modes[:, k] = True, end, m
-        plans.now, plans.total = start, plans.total + end
+        plans.now = start
         plans.spent += self.amounts[k][m]
         if self.objective == "makespan":
             plans.cost = np.maximum(plans.cost, end * self.times.unit)
@@ -273,12 +271,10 @@ class Steps:
             The plans.
         """
         packed = np.packbits(plans.started, axis=1)
-        order = np.lexsort((plans.least, *packed.T))
-        plans, packed = plans[order], packed[order]
         free = np.maximum(plans.free, plans.now[:, None])
         # Nothing starts before a unit is free; what is ready before is ready then.
         soonest = free[:, self.units[:-1][np.diff(self.units) > 0]].min(axis=1)
-        columns = [plans.total, *free.T[::-1], *plans.spent.T]
+        columns = [*free.T[::-1], *plans.spent.T]
         columns += [
             np.where(plans.started[:, k], 0, np.maximum(self.ready(plans, k), soonest))
             for k in self._waiting
@@ -288,21 +284,48 @@ class Steps:
                 own = self.of_job[j]
                 ends = np.maximum(plans.ends[:, own].max(axis=1), soonest)
                 columns.append(np.where(plans.started[:, own].all(axis=1), 0, ends))
-        told, cost = np.stack(columns, axis=1), plans.cost
+        told, cost = np.stack(columns), plans.cost
         if self.objective == "makespan":
             cost = np.maximum(cost, soonest * self.times.unit)
-        count = len(plans)
-        new = np.r_[True, (packed[1:] != packed[:-1]).any(axis=1)]
-        first = np.maximum.accumulate(np.where(new, np.arange(count), 0))
-        alive = np.ones(count, np.bool_)
-        at = np.arange(count)
-        for n in range(_COMPARED):
-            check_time()
-            for other in (first + n, at - 1 - n):
-                rows = np.flatnonzero(alive & (other >= first) & (other < at))
-                rivals = other[rows]
-                better = cost[rivals] <= cost[rows] * (1 + _SAME)
-                better &= told[rivals, 0] <= told[rows, 0]
-                rows, rivals = rows[better], rivals[better]
-                alive[rows[(told[rivals] <= told[rows]).all(axis=1)]] = False
+        # Of plans with the same activities those with the least sums come first: only they beat.
+        order = np.lexsort((cost, told.sum(axis=0), *packed.T))
+        plans, packed, cost = plans[order], packed[order], cost[order]
+        told = told[:, order].astype(np.int32 if told.max() < 2**31 else np.int64)
+        new = np.flatnonzero((packed[1:] != packed[:-1]).any(axis=1)) + 1
+        alive = np.ones(len(plans), np.bool_)
+        for first, last in itertools.pairwise((0, *new.tolist(), len(plans))):
+            if last - first > 1:
+                check_time()
+                alive[first:last] = _unbeaten(told[:, first:last], cost[first:last])
         return plans[alive]
+
+
+def _unbeaten(told: Ints, cost: Array) -> Bools:
+    """Return which plans no other one beats, shape (plans,).
+
+    Parameters
+    ----------
+    told
+        What is not to be later or more in a plan that beats another, those with the least sums
+        first, shape (columns, plans).
+    cost
+        What they cost, shape (plans,).
+    """
+    alive = np.ones(len(cost), np.bool_)
+    slack = cost * (1 + _SAME)
+
+    def beats(rivals: Ints, rows: Ints) -> Bools:
+        found = cost[rivals, None] <= slack[rows]
+        for column in told:
+            found &= column[rivals, None] <= column[rows]
+        return np.asarray(found)
+
+    for first in range(0, len(cost), _BLOCK):
+        rows = first + np.flatnonzero(alive[first : first + _BLOCK])
+        beaten = np.triu(beats(rows, rows), 1).any(axis=0)
+        alive[rows[beaten]] = False
+        rivals, others = rows[~beaten], first + _BLOCK + np.flatnonzero(alive[first + _BLOCK :])
+        for at in range(0, len(others), _AT_ONCE):
+            some = others[at : at + _AT_ONCE]
+            alive[some[beats(rivals, some).any(axis=0)]] = False
+    return alive

@@ -9,8 +9,9 @@ from typing import Protocol
 import numpy as np
 
 from alloc.models.project.prices import PricesOfGraph, forest
-from alloc.solving.project.partial_plans import Array, Ints, PartialPlans, Steps
-from alloc.solving.project.time_prices import Deadline, TimePrice, price_from, raised_price
+from alloc.solving.project.partial_plans import Array, Bools, Ints, PartialPlans, Steps
+from alloc.solving.project.raised_prices import raised_price
+from alloc.solving.project.time_prices import Deadline, PriceTables, TimePrice, price_from
 
 _MOMENTS = 100_000
 """Moments of the tables of prices at most: so many are a megabyte for each stage."""
@@ -22,6 +23,17 @@ handful of the best prove nearly what a price for each moment would."""
 _COARSE = 1000
 """Moments of the tables by which they are picked."""
 
+_AT_ONCE, _MOST, _BYTES = 16, 96, 2**28
+"""Prices whose tables are looked up together, raised prices that are kept, and bytes of their
+tables."""
+_MANY, _WORTH, _MISSES = 1500, 600, 2
+"""Plans of a layer from which on prices are raised for them; plans that a price has to show to be
+late to be worth its 40 ms, for a plan takes 20 us in its own layer and as much in those after it;
+and how many may show fewer before no more are raised: later layers gain from those too."""
+_GOLDEN = (5**0.5 - 1) / 2
+"""Multiples of it spread evenly over the plans, however many are taken."""
+_CHUNK = 2048
+"""Plans that are asked about at once: what is told of them fits the cache of a core."""
 _ROUNDS = 1e-13
 """Rounding of a sum of some hundred doubles, as a share of the sum of their sizes."""
 
@@ -32,6 +44,13 @@ class RestBound(Protocol):
     @property
     def rounding(self) -> float:
         """By how much it may be too high, since sums round, seconds."""
+
+    @property
+    def raised(self) -> Sequence[TimePrice]:
+        """What it learned: prices for the bound of the next pass."""
+
+    def sharpen(self, plans: PartialPlans) -> PartialPlans:
+        """Learn from the plans of a layer; return those that may still be better."""
 
     def __call__(self, plans: PartialPlans) -> Array:
         """Return it for each plan, seconds, shape (plans,)."""
@@ -89,6 +108,8 @@ class PricedRest:
             weights = math.fsum(job.weight for job in steps.data.problem.jobs)
             self.rounding += steps.size * unit * weights
         """See `RestBound`."""
+        self.raised: Sequence[TimePrice] = ()
+        """See `RestBound`."""
 
     def __call__(self, plans: PartialPlans) -> Array:
         """Return it for each plan, seconds, shape (plans,)."""
@@ -112,6 +133,10 @@ class PricedRest:
                 found[rows] += tables.least[k][at]
         return np.maximum(found, plans.cost)
 
+    def sharpen(self, plans: PartialPlans) -> PartialPlans:
+        """Return the plans: its prices are raised for the whole project."""
+        return plans
+
     def _cells(self, times: Ints) -> Ints:
         return np.minimum(times // self.cell, self.last)
 
@@ -132,7 +157,7 @@ class PathsAndWork:
         Makespan of a plan, seconds: what is said of longer ones may be too much, though it is never
         below this.
     prices
-        Further prices of time, raised for plans that are begun: they prove most of plans like them.
+        Further prices of time, such as those raised in the pass before.
     """
 
     rounding = 0.0
@@ -160,19 +185,64 @@ class PathsAndWork:
                 self.works.append((r, int(tail), work * (self.tails >= tail), resource.capacity))
 
         self.deadline = Deadline(steps, forest(data), self.tails, steps.times.down(value) + 1)
-        self.prices = [price for r in range(len(data.renewable)) for price in self._from(r)]
-        self.prices += [price.until(self.deadline) for price in prices]
+        self.raised = [price.until(self.deadline) for price in prices]
+        """The further prices; `sharpen` adds to them."""
+        self.told = [0] * len(self.raised)
+        """How many plans each of them has shown to be late, lately."""
+        fixed = [price for r in range(len(data.renewable)) for price in self._from(r)]
+        self.fixed = [PriceTables(fixed)] if fixed else []
+        row = 8 * steps.size * len(self.deadline.starts)
+        self.most = max(_AT_ONCE, min(_MOST, _BYTES // row))
+        self.tables = list[PriceTables]()
+        self._stack()
 
-    def raised(self, plans: Sequence[PartialPlans]) -> list[TimePrice]:
-        """Return prices at which plans overrun the makespan by most.
+    def _stack(self) -> None:
+        """Put the prices together, those that say most first."""
+        order = sorted(range(len(self.raised)), key=lambda n: -self.told[n])[: self.most]
+        self.raised, self.told = [self.raised[n] for n in order], [self.told[n] for n in order]
+        self.tables = [
+            PriceTables(self.raised[n : n + _AT_ONCE]) for n in range(0, len(order), _AT_ONCE)
+        ]
+
+    def sharpen(self, plans: PartialPlans) -> PartialPlans:
+        """Raise prices for some of many plans, and return those that are not shown to be late.
 
         Parameters
         ----------
         plans
-            The plans, a row each; those that are late at any price are left out.
+            The plans, those with the same activities next to one another.
         """
-        found = (raised_price(self.deadline, p, self._starts(p)[:, 0]) for p in plans)
-        return [price for price in found if price is not None]
+        missed = tried = 0
+        known = len(self.raised)
+        self.told = [told // 2 for told in self.told]
+        while len(plans) >= _MANY and missed < _MISSES:
+            row = int(len(plans) * (tried * _GOLDEN % 1))
+            one = plans[row : row + 1]
+            tried += 1
+            price = raised_price(self.deadline, one, self._starts(one)[:, 0])
+            late = np.zeros(len(plans), np.bool_)
+            if price is not None:
+                tables = PriceTables([price])
+                for first in range(0, len(plans), _CHUNK):
+                    part = plans[first : first + _CHUNK]
+                    ends, _ = tables.soonest_end(*self._asked(part, self._starts(part)))
+                    late[first : first + _CHUNK] = ends >= self.deadline.target
+                self.raised.append(price)
+                self.told.append(int(late.sum()))
+                plans = plans[~late]
+            missed += late.sum() < _WORTH
+        if len(self.raised) > known:
+            self._stack()
+        return plans
+
+    def _asked(self, plans: PartialPlans, starts: Ints) -> tuple[Ints, Ints, Bools]:
+        """Return what `PriceTables.soonest_end` takes of plans and their soonest starts."""
+        free = np.maximum(plans.free, plans.now[:, None])
+        awaited = ~plans.started.T
+        for k, p in enumerate(self.deadline.parent):
+            if p is not None:
+                awaited[k] &= plans.started[:, p]
+        return free, self.deadline.cells(starts), awaited
 
     def _from(self, r: int) -> list[TimePrice]:
         """Return prices of the work on a resource from some moments on, 0 first.
@@ -192,9 +262,9 @@ class PathsAndWork:
         awaited = np.array([[p is None] for p in deadline.parent])
         coarse = Deadline(self.steps, deadline.parent, self.tails, deadline.target, _COARSE)
         ends = {
-            moment: price_from(coarse, r, moment).soonest_end(
+            moment: PriceTables([price_from(coarse, r, moment)]).soonest_end(
                 begin.free, coarse.cells(starts), awaited
-            )[0]
+            )[0][0]
             for moment in (0, *moments.tolist())
         }
         # A later moment that proves no more than the begin at first will not do so afterwards.
@@ -219,13 +289,30 @@ class PathsAndWork:
 
     def __call__(self, plans: PartialPlans) -> Array:
         """Return it for each plan, seconds, shape (plans,)."""
-        steps, starts, waiting = self.steps, self._starts(plans), ~plans.started
-        ends = np.where(waiting.T, starts + (self.shortest + self.tails)[:, None], 0)
-        most = ends.max(axis=0)
-        free = np.maximum(plans.free, plans.now[:, None])
+        steps, starts = self.steps, self._starts(plans)
+        ends = np.where(plans.started.T, 0, starts + (self.shortest + self.tails)[:, None])
+        most, target = ends.max(axis=0), self.deadline.target
+        free, cells, awaited = self._asked(plans, starts)
+        # Those that are late already need no more proof.
+        rows = np.flatnonzero(most < target - 1)
+        first = -len(self.fixed)
+        for n, tables in enumerate([*self.fixed, *self.tables], first):
+            said, by = tables.soonest_end(free[rows], cells[:, rows], awaited[:, rows])
+            most[rows] = np.maximum(most[rows], said)
+            late = said >= target
+            if n >= 0:
+                for price in by[late].tolist():
+                    self.told[n * _AT_ONCE + price] += 1
+            rows = rows[~late]
+        most[rows] = np.maximum(most[rows], self._work(free[rows], ~plans.started[rows]))
+        return np.asarray(np.maximum(most * steps.times.unit, plans.cost))
+
+    def _work(self, free: Ints, waiting: Bools) -> Ints:
+        """Return when plans end by the work that waits and what follows it, in units."""
+        most = np.zeros(len(free), np.int64)
         held = [
             free[:, first:last].cumsum(axis=1)
-            for first, last in zip(steps.units[:-1], steps.units[1:], strict=True)
+            for first, last in zip(self.steps.units[:-1], self.steps.units[1:], strict=True)
         ]
         for r, tail, work, capacity in self.works:
             left = waiting @ work
@@ -233,16 +320,4 @@ class PathsAndWork:
             # it, whichever they are. Rounded up: whole times end at whole times.
             needs = np.min(-(-(held[r] + left[:, None]) // np.arange(1, capacity + 1)), axis=1)
             np.maximum(most, np.where(left > 0, needs + tail, 0), out=most)
-        awaited = waiting.T.copy()
-        for k, p in enumerate(self.deadline.parent):
-            if p is not None:
-                awaited[k] &= plans.started[:, p]
-        rows, cells = np.arange(len(plans)), self.deadline.cells(starts)
-        for price in self.prices:
-            # Those that are late already need no more proof.
-            open_ = most[rows] < self.deadline.target - 1
-            if not open_.all():
-                rows, free = rows[open_], free[open_]
-                cells, awaited = cells[:, open_], awaited[:, open_]
-            most[rows] = np.maximum(most[rows], price.soonest_end(free, cells, awaited))
-        return np.asarray(np.maximum(most * steps.times.unit, plans.cost))
+        return most

@@ -10,23 +10,16 @@ afterwards; other prices are raised for a plan, as those of a linear program wou
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
-from alloc.backends.linear_program import LinearProgram
-from alloc.backends.restricted_master import MasterColumn, RestrictedMaster
 from alloc.clock import check_time
-from alloc.solving.project.partial_plans import Array, Bools, Ints, PartialPlans, Steps
+from alloc.solving.project.partial_plans import Array, Bools, Ints, Steps
 
 MOMENTS = 10_000
 """Moments of the tables at most: an hour in tenths of a second is nearly exact; more take tenths of
 a second to fill for tiny projects, and prove less than a thousandth more."""
-_INTERVALS, _CELLS = 80, 8
-"""Intervals of one price each, and cells of time in each, of prices that are raised."""
-_ROUNDS, _CLOSE = 100, 1e-3
-"""Rounds of column generation at most, and the relative gap at which it ends."""
 _ROUNDING = 1e-12
 """Share by which a sum of some hundred doubles may be too high."""
 _WHOLE = 1e-6
@@ -156,7 +149,33 @@ class TimePrice:
             tables[k] = np.minimum.accumulate(best[::-1])[::-1]
         return [tables[k] for k in range(steps.size)]
 
-    def soonest_end(self, free: Ints, cells: Ints, awaited: Bools) -> Ints:
+
+class PriceTables:
+    """Some prices at once: what they say of many plans.
+
+    Parameters
+    ----------
+    prices
+        The prices, one or more, of one deadline.
+    """
+
+    def __init__(self, prices: Sequence[TimePrice]) -> None:
+        self.prices, self.deadline = prices, prices[0].deadline
+        deadline, last = self.deadline, len(self.deadline.starts)
+        # What all units are worth until the deadline is 1, or 0 of a price of nothing.
+        self.scale = np.array([1 / p.worth[-1] if p.worth[-1] else 0.0 for p in prices])
+        self.costs = np.zeros((deadline.steps.size, last + 1, len(prices)))
+        """Of each activity and those after it by start, 0 in the last row, shape (A, C + 1, P)."""
+        self.paid = np.zeros((len(deadline.capacity), last, len(prices)))
+        """Of a unit of each resource until each start, shape (R, C, P)."""
+        for n, price in enumerate(prices):
+            for k, table in enumerate(price.tables):
+                self.costs[k, :last, n] = table * self.scale[n] if self.scale[n] else 0.0
+            for r in price.resources:
+                self.paid[r, :, n] = price.paid_at(r, deadline.starts) * self.scale[n]
+        self.resources = np.flatnonzero(self.paid.any(axis=(1, 2))).tolist()
+
+    def soonest_end(self, free: Ints, cells: Ints, awaited: Bools) -> tuple[Ints, Ints]:
         """Return when plans end at the soonest, in units, or a moment after the deadline.
 
         Parameters
@@ -168,22 +187,37 @@ class TimePrice:
         awaited
             Which activities have not started and wait in the forest for none that has not, shape
             (A, plans).
+
+        Returns
+        -------
+        tuple
+            The ends, and which of the prices says so, shape (plans,) each.
         """
-        total, units = np.zeros(len(free)), self.deadline.steps.units
-        for k, table in enumerate(self.tables):
-            rows = np.flatnonzero(awaited[k])
-            total[rows] += table[cells[k][rows]]
+        units = self.deadline.steps.units
+        total = np.full((len(free), len(self.prices)), -_ROUNDING)
+        for k in np.flatnonzero(awaited.any(axis=1)).tolist():
+            total += self.costs[k][np.where(awaited[k], cells[k], -1)]
+        at = self.deadline.cells(free)
         for r in self.resources:
-            total += self.paid_at(r, free[:, units[r] : units[r + 1]]).sum(axis=1)
-        total -= _ROUNDING * self.worth[-1]
-        late = total > self.worth[-1]
-        after = np.searchsorted(self.worth, total, side="left").clip(1, len(self.worth) - 1)
-        step = np.diff(self.worth)[after - 1]
-        share = (total - self.worth[after - 1]) / np.where(step > 0, step, 1.0)
-        with np.errstate(invalid="ignore"):
-            ends = self.edges[after - 1] + share * np.diff(self.edges)[after - 1]
-        ends = np.where(late, self.deadline.target + 1, ends)
-        return np.ceil(ends - _WHOLE).astype(np.int64)
+            for unit in range(units[r], units[r + 1]):
+                total += self.paid[r][at[:, unit]]
+        best = total.argmax(axis=1)
+        share = total[np.arange(len(total)), best]
+        ends = np.full(len(free), self.deadline.target + 1)
+        for n in np.unique(best).tolist():
+            rows = np.flatnonzero((best == n) & (share <= 1.0))
+            ends[rows] = self._ends(n, share[rows])
+        return ends, best
+
+    def _ends(self, n: int, share: Array) -> Ints:
+        """Return until when all units are worth so much at a price, in units, rounded up."""
+        price = self.prices[n]
+        worth = price.worth * self.scale[n]
+        after = np.searchsorted(worth, share, side="left").clip(1, len(worth) - 1)
+        step = np.diff(worth)[after - 1]
+        part = (share - worth[after - 1]) / np.where(step > 0, step, 1.0)
+        ends = price.edges[after - 1] + part * np.diff(price.edges)[after - 1]
+        return np.asarray(np.ceil(ends - _WHOLE), np.int64)
 
 
 def price_from(deadline: Deadline, r: int, moment: int) -> TimePrice:
@@ -202,126 +236,3 @@ def price_from(deadline: Deadline, r: int, moment: int) -> TimePrice:
     each = np.zeros((len(deadline.capacity), len(edges)))
     each[r, edges >= moment] = 1.0
     return TimePrice(deadline, edges, each)
-
-
-class _Grid:
-    """What a plan leaves to do and to do it with, in cells of time."""
-
-    def __init__(self, deadline: Deadline, plan: PartialPlans, starts: Ints) -> None:
-        self.deadline = deadline
-        steps, begin, target = deadline.steps, int(plan.now[0]), deadline.target
-        self.size = max((target - begin) / (_INTERVALS * _CELLS), 1e-9)
-        self.times = begin + self.size * np.arange(_INTERVALS * _CELLS + 1)
-        self.edges = self.times[::_CELLS]
-        self.room = np.zeros((len(deadline.capacity), _INTERVALS))
-        """What there is of each resource in each interval, in intervals of a unit."""
-        for r in range(len(self.room)):
-            free = np.maximum(plan.free[0, steps.units[r] : steps.units[r + 1]], begin)
-            inside = self.edges[1:] - np.clip(free[:, None], self.edges[:-1], self.edges[1:])
-            self.room[r] = inside.sum(axis=0) / (self.size * _CELLS)
-        started, count = plan.started[0], len(self.times)
-        self.waits = [k for k in steps.data.problem.order if not started[k]]
-        self.roots = [k for k in self.waits if (p := deadline.parent[k]) is None or started[p]]
-        self.first = np.clip((starts - begin) / self.size, 0, count - 1).astype(np.int64)
-        self.jumps, self.ends, self.late = {}, {}, {}
-        for k in self.waits:
-            lengths = np.array(steps.lengths[k])
-            self.jumps[k] = np.minimum(lengths / self.size, count - 1).astype(np.int64)
-            ends = self.times + lengths[:, None]
-            self.late[k] = ends + deadline.tails[k] > target
-            self.late[k][:, : self.first[k]] = True
-            self.ends[k] = np.minimum(ends, target)
-
-    def cheapest(self, each: Array) -> Iterator[tuple[int, float, Array, tuple[int, ...]]]:
-        """Yield what each root and those after it do at a price: root, cost, use and where.
-
-        Parameters
-        ----------
-        each
-            The price of each resource in each interval, of a unit for all of it, shape (R, K).
-        """
-        steps, count = self.deadline.steps, len(self.times)
-        paid = np.cumsum(np.repeat(each / _CELLS, _CELLS, axis=1), axis=1)
-        paid = np.hstack([np.zeros((len(each), 1)), paid])
-        at = np.arange(count)
-        costs, least, first = dict[int, Array](), dict[int, Array](), dict[int, Ints]()
-        for k in reversed(self.waits):
-            cost = np.empty(self.late[k].shape)
-            for m, use in enumerate(steps.rates[k]):
-                end = np.minimum(at + self.jumps[k][m], count - 1)
-                total = use @ paid
-                cost[m] = np.interp(self.ends[k][m], self.times, total) - total
-                for child in self.deadline.children[k]:
-                    cost[m] += least[child][end]
-            cost[self.late[k]] = np.inf
-            best = cost.min(axis=0)
-            least[k] = np.minimum.accumulate(best[::-1])[::-1]
-            here = np.where(best <= least[k], at, count)
-            first[k] = np.minimum.accumulate(here[::-1])[::-1]
-            costs[k] = cost
-        for root in self.roots:
-            held, where, stack = np.zeros(self.room.shape), list[int](), [(root, 0)]
-            while stack and np.isfinite(least[root][0]):
-                k, free = stack.pop()
-                i = int(first[k][min(free, count - 1)])
-                m = int(costs[k][:, i].argmin())
-                stack += [(child, i + int(self.jumps[k][m])) for child in self.deadline.children[k]]
-                inside = np.minimum(self.ends[k][m][i], self.edges[1:]) - np.maximum(
-                    self.times[i], self.edges[:-1]
-                )
-                held += np.outer(steps.rates[k][m], np.maximum(inside, 0.0))
-                where += [k, m, i]
-            yield root, float(least[root][0]), held / (self.size * _CELLS), tuple(where)
-
-
-def raised_price(deadline: Deadline, plan: PartialPlans, starts: Ints) -> TimePrice | None:
-    """Return the price at which a plan overruns the deadline by most, or None if it is late.
-
-    It is that of the linear program that spreads the choices for what is left to do over time so
-    that the largest share of what there is of a resource is the least, found by column generation.
-
-    Parameters
-    ----------
-    deadline
-        What activities may do.
-    plan
-        The plan, one row.
-    starts
-        Soonest start of each of its activities, in units, shape (A,).
-    """
-    grid = _Grid(deadline, plan, starts)
-    room, rows = grid.room.ravel(), {root: n for n, root in enumerate(grid.roots)}
-    if not room.sum() or not rows:
-        return None
-    program = LinearProgram(presolve=False)
-    program.add_rows(np.full(len(room), -np.inf), np.zeros(len(room)))
-    program.add_rows(np.ones(len(rows)), np.ones(len(rows)))
-    # The share, of which intervals with nothing left have none: there nothing runs.
-    there = np.flatnonzero(room)
-    program.add_columns(np.ones(1), np.zeros(1), np.full(1, np.inf), [0], there, -room[there])
-    master = RestrictedMaster[tuple[int, ...]]("the master of prices of time", program)
-    each, best, price = np.full(grid.room.shape, 1 / room.sum()), -math.inf, None
-    for _ in range(_ROUNDS):
-        check_time()
-        columns, total = [], 0.0
-        for root, cost, held, where in grid.cheapest(each):
-            if not math.isfinite(cost):
-                return None
-            total += cost
-            used = np.flatnonzero(held.ravel())
-            entries = np.append(held.ravel()[used], 1.0)
-            at = np.append(used, len(room) + rows[root])
-            columns.append(MasterColumn(where, 0.0, at, entries))
-        if total > best:
-            best, price = total, each
-        if not master.add(columns):
-            break
-        solution = master.solve()
-        if solution.value <= best * (1 + _CLOSE):
-            break
-        each = np.maximum(-solution.duals[: len(room)], 0.0).reshape(each.shape)
-    edges = np.rint(grid.edges[:-1]).astype(np.int64)
-    edges[0] = 0
-    keep = np.diff(edges, append=deadline.target) > 0
-    assert price is not None
-    return TimePrice(deadline, edges[keep], price[:, keep] / price.max())
