@@ -118,9 +118,12 @@ class _Builder:
             limit = data.offer(group).most_hosts
             for t in range(quarters):
                 if group.can_order and data.in_service(k, t):
-                    most[k, t] = min(data.max_ordered(k), np.inf if limit is None else limit)
+                    limit = np.inf if limit is None else limit / data.host_unit
+                    most[k, t] = min(data.max_ordered(k), limit)
         order = np.full(shape, -1, dtype=np.int64)
-        order[most > 0] = self.model.columns(int((most > 0).sum()), most[most > 0])
+        order[most > 0] = self.model.columns(
+            int((most > 0).sum()), most[most > 0], integer=data.host_unit == 1
+        )
         arriving = np.zeros(shape)
         for k in range(len(data.host_groups)):
             for q in range(quarters):
@@ -161,12 +164,12 @@ class _Builder:
         offer = self.data.offer(self.data.host_groups[group])
         if field == "power_kw":
             site = self.data.problem.sites[self.data.host_groups[group].site]
-            return offer.busy_kw * site.pue
-        return float(getattr(offer, field))
+            return offer.busy_kw * site.pue * self.data.host_unit
+        return float(getattr(offer, field)) * self.data.host_unit
 
     def _usable(self, hosts: Ints, usable: Ints) -> tuple[Ints, Ints, Ints]:
         """(C5)-(C7) The usable GPUs of a pool are those of its hosts less the spare ones."""
-        data, spares = self.data, self.data.problem.failures
+        data, spares = self.data, self.data.spares
         counted = np.full((len(data.levels), self.quarters), -1, dtype=np.int64)
         opened, switch = counted.copy(), counted.copy()
         levels = defaultdict(list)

@@ -218,8 +218,10 @@ def _penalties(data: SizingData, blocks: Blocks, unit: float, rows: int) -> Arra
     """
     hours, classes = float(data.bands.hours.sum()), len(data.problem.classes)
     offers = data.problem.offers
-    rented = hours * max((o.price / o.gpus for o in offers if o.is_hourly), default=0.0)
-    bought = max((_price_of_host(data, o) / o.gpus for o in offers if not o.is_hourly), default=0.0)
+    rented = max((o.price / o.gpus for o in offers if o.is_hourly), default=0.0)
+    rented *= hours * data.gpu_unit
+    each = [_price_of_host(data, data.offer(g)) / data.host_gpus(g) for g in data.host_groups]
+    bought = max(each, default=0.0) * data.host_unit
     rarest = float((data.probability[:, None] * data.discount).min())
     anywhere = {
         (rental.pool, rental.spot) for rental in data.rental_options if math.isinf(rental.most)

@@ -100,7 +100,8 @@ class Candidates:
         relaxation = self.relaxation
         self._went_short = False
         point = relaxation.completing.complete(values)
-        key = np.round(point[relaxation.first.integer]).tobytes()
+        first = relaxation.first
+        key = np.round(point[first.integer]).tobytes() + point[first.order].tobytes()
         if key in self._tried:
             # In a dive the places that jobs are sent to may be to blame, which no price changes.
             if key in self._short and not (what == _ROUNDED and len(relaxation.first.sent)):
