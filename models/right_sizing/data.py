@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from alloc.models.right_sizing.margins import Destination, Margin, margins_of
+from alloc.models.right_sizing.units import unit_of
 from alloc.problems.right_sizing.bands import Bands, bands_of
 from alloc.problems.right_sizing.demand import JobClass
 from alloc.problems.right_sizing.headroom import (
@@ -28,14 +29,6 @@ from alloc.problems.right_sizing.problem import PlanningProblem
 Array = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
-_MOST_GPUS = 2.0**26
-"""GPUs of demand up to which they are counted one by one, and hosts as whole numbers: with more, a
-host is next to nothing, a search over whole numbers of them never ends, and the rounding of double
-precision reaches a solver's tolerances."""
-_GPUS_IN_UNITS = 2.0**10
-"""Units that a larger demand comes to: neither one host nor all of them is extreme beside these."""
-_LEAST_UNIT = 2.0**-900
-"""GPUs; one over it times a price is still finite."""
 _BEYOND_USE = 1e-6
 """Part by which a host of more GPUs than its pool is ever asked for still exceeds that: for
 rounding, and so little that a part of a host opens no more than that part of the pool."""
@@ -147,14 +140,6 @@ class Level:
     host_groups: tuple[int, ...]
 
 
-def _unit(gpus: float) -> float:
-    """Return the unit in which so many GPUs are neither huge nor tiny."""
-    if gpus == 0 or 1 <= gpus <= _MOST_GPUS:
-        return 1.0
-    about = 2.0 ** math.floor(math.log2(gpus))
-    return max(about / (_GPUS_IN_UNITS if gpus > 1 else 1.0), _LEAST_UNIT)
-
-
 class SizingData:
     """A planning problem, numbered, in units in which its demand is neither huge nor tiny.
 
@@ -169,12 +154,13 @@ class SizingData:
         The problem.
     like
         Data of a problem that differs in its scenarios only, whose bands and pools to take.
+    spared
+        Whether owned hosts that may fail are left out from the start: where there are billions of
+        hosts, bounds do without spare ones, and plans cannot.
     """
 
     def __init__(
-        self,
-        problem: PlanningProblem,
-        like: SizingData | None = None,
+        self, problem: PlanningProblem, like: SizingData | None = None, spared: bool = False
     ) -> None:
         self.problem = problem
         self.bands: Bands = bands_of(problem) if like is None else like.bands
@@ -186,13 +172,13 @@ class SizingData:
         arrivals = [[s.arrivals[c.name] for c in problem.classes] for s in problem.scenarios]
         demand = np.array(arrivals).transpose(0, 2, 1) * self.base
         self.gpu_unit: float = (
-            _unit(float(demand.sum(axis=2).max())) if like is None else (like.gpu_unit)
+            unit_of(float(demand.sum(axis=2).max())) if like is None else like.gpu_unit
         )
         """GPUs in the unit in which demand, room and rented hosts are counted, a power of two."""
         self.host_unit = max(self.gpu_unit, 1.0)
         """Hosts in the unit in which they are owned and ordered; 1 where they are whole numbers."""
-        self.spares = problem.failures / self.host_unit
-        """Hosts that may fail."""
+        self.spares = problem.failures if self.host_unit == 1 else 0
+        """Hosts that may fail; beside billions they count only in what is ordered in the end."""
         self.demand = demand / self.gpu_unit
         """Mean demand, GPUs of the leanest option, shape (scenarios, quarters, classes)."""
         self.spot_available = np.array(
@@ -201,7 +187,7 @@ class SizingData:
         """Fraction of spot hosts to be had, shape (scenarios, quarters)."""
         self.probability = np.array([s.probability for s in problem.scenarios])
         self.discount = np.array([problem.discount(t) for t in range(self.num_quarters)])
-        self._owned = self._owned_hosts()
+        self._owned = self._owned_hosts(problem.failures if spared else 0)
         self.pools: tuple[Pool, ...] = self._pools()
         self._pool_of = {(p.gpu_type, p.site): i for i, p in enumerate(self.pools)}
         self.host_groups: tuple[HostGroup, ...] = self._host_groups()
@@ -235,11 +221,12 @@ class SizingData:
 
     # What there is ---------------------------------------------------------------------------
 
-    def _owned_hosts(self) -> dict[tuple[int, int], Array]:
+    def _owned_hosts(self, spares: int) -> dict[tuple[int, int], Array]:
         found: dict[tuple[int, int], Array] = defaultdict(lambda: np.zeros(self.num_quarters))
         for hosts in self.problem.owned:
             key = self.problem.offer_index[hosts.offer], self.problem.site_index[hosts.site]
-            found[key][: hosts.quarters_left] += hosts.count / self.host_unit
+            count = max(hosts.count - spares, 0)
+            found[key][: hosts.quarters_left] += count / self.host_unit
         return found
 
     def _wanted(self) -> set[tuple[str, int]]:
@@ -501,7 +488,7 @@ class SizingData:
                 found[rental.pool] += rental.gpus * rental.most * self.spot_available.min(axis=0)
         return found
 
-    def max_ordered(self, group: int) -> float:
+    def max_ordered(self, group: int) -> int:
         """Return a number of hosts of a group beyond which more are never of use.
 
         The limits of the site are left to their rows: a bound that says the same would share their

@@ -118,8 +118,8 @@ class _Builder:
             limit = data.offer(group).most_hosts
             for t in range(quarters):
                 if group.can_order and data.in_service(k, t):
-                    limit = np.inf if limit is None else limit / data.host_unit
-                    most[k, t] = min(data.max_ordered(k), limit)
+                    useful = data.max_ordered(k)
+                    most[k, t] = useful if limit is None else min(useful, limit / data.host_unit)
         order = np.full(shape, -1, dtype=np.int64)
         order[most > 0] = self.model.columns(
             int((most > 0).sum()), most[most > 0], integer=data.host_unit == 1

@@ -81,11 +81,15 @@ def _serve_the_rest(data: SizingData, blocks: Blocks, running: Array) -> None:
 
 
 def _orders(data: SizingData, first: FirstStage, values: Array) -> Iterator[Order]:
+    problem = data.problem
     for k, group in enumerate(data.host_groups):
-        offer, site = data.offer(group).name, data.problem.sites[group.site].name
+        offer, site = data.offer(group).name, problem.sites[group.site].name
         for t in range(data.num_quarters):
             column = first.order[k, t]
             count = round(float(values[column]) * data.host_unit) if column >= 0 else 0
+            if count > 0 and data.host_unit > 1:
+                # Of so many a few more cost nothing: for rounding, and those that are spare.
+                count += 1 + problem.failures
             if count > 0:
                 yield Order(offer, site, t, count)
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
-from planning_strategies import problems, some
-from planning_strategies import with_demand, with_money
+from planning_strategies import problems, some, with_demand, with_money
 from sizing_oracle import brute_force
 
 from alloc.backends import SolverOptions, pyomo_highs
@@ -128,7 +127,7 @@ def simple_problems(draw) -> PlanningProblem:
 
 @pytest.mark.long
 @pytest.mark.parametrize("demand", [1e-9, 1e-6, 1e-3])
-@settings(max_examples=15, deadline=None, suppress_health_check=CHECKS)
+@settings(max_examples=6, deadline=None, suppress_health_check=CHECKS)
 @given(simple_problems(), some(1e-9, 1.0, 1e12))
 def test_the_optimum_is_that_of_brute_force_however_little_there_is(demand, problem, money):
     """A host serves a billion times what is asked for, or all of it is rented."""

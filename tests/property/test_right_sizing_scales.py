@@ -1,4 +1,4 @@
-"""Right-sizing, metamorphic: from a billionth of the demand to a trillion times, in any currency."""
+"""Right-sizing, metamorphic: a billionth of the demand to a trillion times, in any currency."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def answers(problem: PlanningProblem) -> list[Result]:
     """Return what both methods say, to the end and stopped early; each plan is checked."""
     found = []
     for method, gap in (("extensive", GAP), ("decomposition", GAP), ("decomposition", 0.2)):
-        result = right_size(problem, method=method, limits=Limits(seconds=5, gap=gap))
+        result = right_size(problem, method=method, limits=Limits(seconds=3, gap=gap))
         if result.solution is not None:
             assert verify_plan(problem, result.solution) == []
             assert check_claims(problem, result, objective) == []
@@ -45,7 +45,7 @@ def answers(problem: PlanningProblem) -> list[Result]:
 
 @pytest.mark.long
 @pytest.mark.parametrize("demand", SCALES)
-@settings(max_examples=8, deadline=None, suppress_health_check=CHECKS)
+@settings(max_examples=5, deadline=None, suppress_health_check=CHECKS)
 @given(st.data(), st.sampled_from(SCALES))
 def test_no_bound_is_above_any_plan_at_any_scale(demand, data, money):
     found = [result.certificate for result in answers(draw_problem(data, demand, money))]

@@ -45,7 +45,8 @@ class FirstStageCompletion:
 
     def _count(self, found: Array, hosts: Array, pool: int, levels: list[int], t: int) -> None:
         """Count the hosts from the size downward that pays most."""
-        data, first, spares = self.data, self.first, self.data.spares
+        data, first, switched = self.data, self.first, bool(self.data.spares)
+        spares = data.problem.failures / data.host_unit
         standing = [float(sum(hosts[k, t] for k in data.levels[i].host_groups)) for i in levels]
         best, begin = 0.0, len(levels)
         for first_counted, i in enumerate(levels):
@@ -57,7 +58,7 @@ class FirstStageCompletion:
             if usable > best:
                 best, begin = usable, first_counted
         found[first.usable[pool, t]] = best
-        if spares:
+        if switched:
             for position, i in enumerate(levels):
                 if position >= begin:
                     found[first.counted[i, t]] = standing[position]

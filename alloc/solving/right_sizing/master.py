@@ -50,7 +50,7 @@ class MasterData:
         self.feasibility = feasibility
         scenarios, quarters = data.demand.shape[:2]
         self.shape = (scenarios, quarters)
-        self.levels = len(first.open) if data.problem.failures else 0
+        self.levels = len(first.open) if data.spares else 0
         """Levels that may be open, with spare hosts."""
         self.linked = np.array(
             [
