@@ -252,15 +252,20 @@ class _Builder:
 
     def _money(self, order: Ints, hosts: Ints) -> tuple[Array, sparse.csr_array]:
         data, quarters = self.data, self.quarters
-        spent = sparse.lil_array((quarters, self.model.num_columns))
+        groups = range(len(data.host_groups))
+        running = data.running_cost + np.array([data.reserved_cost(k) for k in groups])
+        once = np.array([[data.order_cost(k, t) for t in range(quarters)] for k in groups])
+        left = np.array([[data.residual(k, t) for t in range(quarters)] for k in groups])
+        ordered, quarter = order >= 0, np.broadcast_to(np.arange(quarters), order.shape)
         worth = np.zeros(self.model.num_columns)
-        for k in range(len(data.host_groups)):
-            for t in range(quarters):
-                running = float(data.running_cost[k]) + data.reserved_cost(k)
-                spent[t, hosts[k, t]] = running
-                if order[k, t] >= 0:
-                    spent[t, order[k, t]] = data.order_cost(k, t)
-                    worth[order[k, t]] = data.residual(k, t)
-        spent = spent.tocsr()
+        worth[order[ordered]] = left.reshape(order.shape)[ordered]
+        kept = np.broadcast_to(running[:, None], order.shape).ravel()
+        money = np.concatenate([kept, once.reshape(order.shape)[ordered]])
+        at = (
+            np.concatenate([quarter.ravel(), quarter[ordered]]),
+            np.concatenate([hosts.ravel(), order[ordered]]),
+        )
+        spent = sparse.coo_array((money, at), (quarters, self.model.num_columns)).tocsr()
+        spent.eliminate_zeros()
         end = data.problem.discount(quarters)
         return np.asarray(spent.T @ data.discount - end * worth), spent
