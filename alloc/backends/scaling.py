@@ -100,6 +100,10 @@ class Scaling:
             of_whole = np.where(has_whole, rows, 0.0)[entries.rows]
             beside = entries.largest_of_columns(entries.sizes * of_whole)
             columns = np.where(model.integer, 1.0, factors(beside, _LARGEST_COLUMN))
+            # In units of more than all of it a column would be within the tolerances of its rows.
+            ranges = model.upper - model.lower
+            largest = 1.0 / powers_of_two(np.maximum(ranges, 1.0))
+            columns = np.where(np.isfinite(ranges), np.minimum(columns, largest), columns)
             # Rows of continuous columns alone follow these, and columns in no other row, them.
             scaled = entries.largest_of_rows(free * columns[entries.columns])
             rows = np.where(has_whole, rows, factors(scaled))

@@ -52,7 +52,7 @@ def verify_plan(problem: PlanningProblem, plan: Plan) -> list[Violation]:
         *_check_shares(problem, plan),
         *_check_demand(problem, plan, bands),
         *_check_waived(problem, plan),
-        *_check_room(totals),
+        *_check_room(totals, min(1.0, _largest_demand(problem))),
         *_check_carbon(problem, totals),
         *_check_budgets(problem, totals),
     ]
@@ -282,13 +282,24 @@ def _check_waived(problem: PlanningProblem, plan: Plan) -> Iterator[Violation]:
             yield Violation("band", (part.job_class,), 1, "", sentence)
 
 
-def _check_room(totals: PlanAccount) -> Iterator[Violation]:
+def _largest_demand(problem: PlanningProblem) -> float:
+    """Return the GPUs that all jobs keep busy in the scenario and quarter with most."""
+    least = {c.name: min(o.gpu_hours for o in c.options) for c in problem.classes}
+    return max(
+        sum(s.arrivals[name][t] * least[name] for name in least)
+        for s in problem.scenarios
+        for t in range(problem.num_quarters)
+    )
+
+
+def _check_room(totals: PlanAccount, scale: float) -> Iterator[Violation]:
+    """`scale`: GPUs to a millionth of which room is looked at, where less is asked for."""
     for key, need in totals.room.items():
         moment, gpu_type, site, spot = key
         have = totals.rented.get(key, 0.0)
         if not spot and (gpu_type, site) in totals.usable:
             have += float(totals.usable[gpu_type, site][moment[1]])
-        if _exceeds(need, have):
+        if _exceeds(need, have, scale):
             what = "spot hosts" if spot else "firm hosts"
             yield Violation(
                 "room",

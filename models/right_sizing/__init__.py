@@ -112,7 +112,11 @@ band, load is taken at its mean. Rented hosts are counted in fractions.
 Classes with the same margins in a pool share z: the largest counts, so that one binary says it all.
 On spot hosts f_pt is at most the GPUs to be had in the scenario with fewest, as (C11) implies.
 What runs of a class whose largest demand is less than a GPU is counted in about that demand (a
-power of two), for a solver's tolerance would else be all of it.
+power of two), for a solver's tolerance would else be all of it. So are all GPUs where all demand
+together is less than one or more than 2^26; in the latter case hosts too, and then they are not
+whole: bounds leave out whole numbers and spare hosts, orders are rounded up and get both.
+Of G_o only what the pool may ever be asked for counts: whichever K hosts fail, such a pool serves
+the same, and a billionth of a host no longer serves a billionth of the demand.
 
 Size: |O||S|T integers, |levels| T + |destinations| T + |W| binaries, and for every scenario and
 quarter a linear program of about |modes| |B| columns, all with the same matrix. Complexity:

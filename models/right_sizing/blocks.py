@@ -187,7 +187,7 @@ class Blocks:
         for h, rental in enumerate(data.rental_options):
             cost[self.columns.rental[h]] += rental.price * hours
         for c, job_class in enumerate(data.problem.classes):
-            loss = job_class.loss_per_job / data.base[c]
+            loss = job_class.loss_per_job / data.base[c] * data.gpu_unit
             columns = self.columns.short[c]
             if job_class.deferrable:
                 cost[columns[:1][columns[:1] >= 0]] += loss * hours.sum()
@@ -302,7 +302,7 @@ class Blocks:
             for k in kinds:
                 for b in range(data.bands.count):
                     hosts = [
-                        (self._num_columns + pools + s, float(data.offer(data.host_groups[s]).gpus))
+                        (self._num_columns + pools + s, data.host_gpus(data.host_groups[s]))
                         for s in data.kinds[k].host_groups
                     ]
                     builder.row("kind", [(int(self.columns.kind[k, b]), -1.0), *hosts])

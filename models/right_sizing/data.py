@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from alloc.models.right_sizing.margins import Destination, Margin, margins_of
+from alloc.models.right_sizing.units import unit_of
 from alloc.problems.right_sizing.bands import Bands, bands_of
 from alloc.problems.right_sizing.demand import JobClass
 from alloc.problems.right_sizing.headroom import (
@@ -27,6 +28,10 @@ from alloc.problems.right_sizing.problem import PlanningProblem
 
 Array = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
+
+_BEYOND_USE = 1e-6
+"""Part by which a host of more GPUs than its pool is ever asked for still exceeds that: for
+rounding, and so little that a part of a host opens no more than that part of the pool."""
 
 
 @dataclass(frozen=True)
@@ -122,7 +127,7 @@ class Level:
     pool
         Position of the pool.
     gpus
-        GPUs of a host.
+        GPUs of a host, as far as they are of use.
     step
         GPUs of a host beyond those of the next smaller size.
     host_groups
@@ -130,13 +135,18 @@ class Level:
     """
 
     pool: int
-    gpus: int
-    step: int
+    gpus: float
+    step: float
     host_groups: tuple[int, ...]
 
 
 class SizingData:
-    """A planning problem, numbered.
+    """A planning problem, numbered, in units in which its demand is neither huge nor tiny.
+
+    GPUs are counted in `gpu_unit`, hosts that are owned or ordered in `host_unit`; money, energy,
+    carbon and what sites hold are not. Where all demand together is less than a GPU, a solver's
+    tolerances, 1e-7, would else be a visible part of it or all; where it is more than a billion
+    GPUs, its rounding would. Powers of two are exact.
 
     Parameters
     ----------
@@ -144,12 +154,13 @@ class SizingData:
         The problem.
     like
         Data of a problem that differs in its scenarios only, whose bands and pools to take.
+    spared
+        Whether owned hosts that may fail are left out from the start: where there are billions of
+        hosts, bounds do without spare ones, and plans cannot.
     """
 
     def __init__(
-        self,
-        problem: PlanningProblem,
-        like: SizingData | None = None,
+        self, problem: PlanningProblem, like: SizingData | None = None, spared: bool = False
     ) -> None:
         self.problem = problem
         self.bands: Bands = bands_of(problem) if like is None else like.bands
@@ -158,12 +169,17 @@ class SizingData:
         """GPUs that a pool is taken to have in the queueing formula."""
         self.base = np.array([min(o.gpu_hours for o in c.options) for c in problem.classes])
         """GPU-hours of a job in each class's leanest option, shape (classes,)."""
-        self.demand = (
-            np.array(
-                [[s.arrivals[c.name] for c in problem.classes] for s in problem.scenarios]
-            ).transpose(0, 2, 1)
-            * self.base
+        arrivals = [[s.arrivals[c.name] for c in problem.classes] for s in problem.scenarios]
+        demand = np.array(arrivals).transpose(0, 2, 1) * self.base
+        self.gpu_unit: float = (
+            unit_of(float(demand.sum(axis=2).max())) if like is None else like.gpu_unit
         )
+        """GPUs in the unit in which demand, room and rented hosts are counted, a power of two."""
+        self.host_unit = max(self.gpu_unit, 1.0)
+        """Hosts in the unit in which they are owned and ordered; 1 where they are whole numbers."""
+        self.spares = problem.failures if self.host_unit == 1 else 0
+        """Hosts that may fail; beside billions they count only in what is ordered in the end."""
+        self.demand = demand / self.gpu_unit
         """Mean demand, GPUs of the leanest option, shape (scenarios, quarters, classes)."""
         self.spot_available = np.array(
             [s.spot_availability or (1.0,) * self.num_quarters for s in problem.scenarios]
@@ -171,7 +187,7 @@ class SizingData:
         """Fraction of spot hosts to be had, shape (scenarios, quarters)."""
         self.probability = np.array([s.probability for s in problem.scenarios])
         self.discount = np.array([problem.discount(t) for t in range(self.num_quarters)])
-        self._owned = self._owned_hosts()
+        self._owned = self._owned_hosts(problem.failures if spared else 0)
         self.pools: tuple[Pool, ...] = self._pools()
         self._pool_of = {(p.gpu_type, p.site): i for i, p in enumerate(self.pools)}
         self.host_groups: tuple[HostGroup, ...] = self._host_groups()
@@ -180,7 +196,10 @@ class SizingData:
         self.destinations: tuple[Destination, ...]
         self.margins: tuple[Margin, ...]
         self.destinations, self.margins = margins_of(
-            problem, self._pool_of, {(w.job_class, w.pool, w.spot) for w in self.modes}
+            problem,
+            self._pool_of,
+            {(w.job_class, w.pool, w.spot) for w in self.modes},
+            self.gpu_unit,
         )
         self.with_margin = tuple(sorted({(d.pool, d.spot) for d in self.destinations}))
         """Pools with a margin, and whether it is for their spot hosts."""
@@ -191,13 +210,23 @@ class SizingData:
         """Return the offer of a group."""
         return self.problem.offers[group.offer]
 
+    def host_gpus(self, group: HostGroup) -> float:
+        """Return the GPUs of a host of a group, without those that its pool is never asked for.
+
+        With any hosts failing, a pool then serves all that it served before.
+        """
+        gpus = self.offer(group).gpus * (self.host_unit / self.gpu_unit)
+        of_use = float(self.max_gpus[group.pool].max()) * (1 + _BEYOND_USE)
+        return min(gpus, of_use) if of_use > 0 else gpus
+
     # What there is ---------------------------------------------------------------------------
 
-    def _owned_hosts(self) -> dict[tuple[int, int], Array]:
+    def _owned_hosts(self, spares: int) -> dict[tuple[int, int], Array]:
         found: dict[tuple[int, int], Array] = defaultdict(lambda: np.zeros(self.num_quarters))
         for hosts in self.problem.owned:
             key = self.problem.offer_index[hosts.offer], self.problem.site_index[hosts.site]
-            found[key][: hosts.quarters_left] += hosts.count
+            count = max(hosts.count - spares, 0)
+            found[key][: hosts.quarters_left] += count / self.host_unit
         return found
 
     def _wanted(self) -> set[tuple[str, int]]:
@@ -252,8 +281,8 @@ class SizingData:
                         pool,
                         spot,
                         o.gpus,
-                        o.price,
-                        math.inf if o.most_hosts is None else float(o.most_hosts),
+                        o.price * self.gpu_unit,
+                        math.inf if o.most_hosts is None else o.most_hosts / self.gpu_unit,
                     )
                     for i, o in enumerate(self.problem.offers)
                     if o.terms == ("spot" if spot else "on_demand")
@@ -315,16 +344,17 @@ class SizingData:
         for k, group in enumerate(self.host_groups):
             offer = self.offer(group)
             kw = (offer.busy_kw - offer.idle_kw) / offer.gpus * self.problem.sites[group.site].pue
+            kw *= self.gpu_unit
             found[group.pool, kw].append(k)
         return tuple(PowerKind(pool, kw, tuple(at)) for (pool, kw), at in sorted(found.items()))
 
     def _levels(self) -> tuple[Level, ...]:
         found: list[Level] = []
         for p in range(len(self.pools)):
-            by_size: dict[int, list[int]] = defaultdict(list)
+            by_size: dict[float, list[int]] = defaultdict(list)
             for k, group in enumerate(self.host_groups):
                 if group.pool == p:
-                    by_size[self.offer(group).gpus].append(k)
+                    by_size[self.host_gpus(group)].append(k)
             sizes = sorted(by_size, reverse=True)
             for i, size in enumerate(sizes):
                 smaller = sizes[i + 1] if i + 1 < len(sizes) else 0
@@ -343,9 +373,9 @@ class SizingData:
     @cached_property
     def idle_kw(self) -> Array:
         """Power of an idle host with cooling, kW, shape (host_groups,)."""
-        return np.array(
-            [self.offer(s).idle_kw * self.problem.sites[s.site].pue for s in self.host_groups]
-        )
+        sites = self.problem.sites
+        each = [self.offer(s).idle_kw * sites[s.site].pue for s in self.host_groups]
+        return np.array(each) * self.host_unit
 
     @cached_property
     def running_cost(self) -> Array:
@@ -353,7 +383,7 @@ class SizingData:
         sites = [group.site for group in self.host_groups]
         hourly = self.energy_cost[sites] @ self.bands.hours if sites else np.zeros(0)
         fixed = [self.offer(group).maintenance_per_quarter for group in self.host_groups]
-        return np.asarray(self.idle_kw * hourly + np.array(fixed))
+        return np.asarray(self.idle_kw * hourly + np.array(fixed) * self.host_unit)
 
     @cached_property
     def idle_carbon(self) -> Array:
@@ -364,12 +394,12 @@ class SizingData:
     def reserved_cost(self, group: int) -> float:
         """Money for a host in service for a quarter by its reservation."""
         offer = self.offer(self.host_groups[group])
-        return offer.price if offer.terms == "reserved" else 0.0
+        return offer.price * self.host_unit if offer.terms == "reserved" else 0.0
 
     def order_cost(self, group: int, quarter: int) -> float:
         """Money for a host when it is ordered, 0 for reservations."""
         offer = self.offer(self.host_groups[group])
-        return offer.price if offer.terms == "purchase" else 0.0
+        return offer.price * self.host_unit if offer.terms == "purchase" else 0.0
 
     def residual(self, group: int, quarter: int) -> float:
         """Return what a host ordered in a quarter is worth at the end of the plan."""
@@ -378,7 +408,7 @@ class SizingData:
             return 0.0
         left = quarter + offer.lead_time_quarters + offer.service_quarters - self.num_quarters
         share = min(max(left / offer.service_quarters, 0.0), 1.0)
-        return offer.price * offer.residual_fraction * share
+        return offer.price * self.host_unit * offer.residual_fraction * share
 
     def in_service(self, group: int, quarter: int) -> range:
         """Return the quarters in which a host ordered in a quarter is in service."""
@@ -465,6 +495,5 @@ class SizingData:
         dual value, and a scarce rack unit would look free.
         """
         at = self.host_groups[group]
-        offer = self.offer(at)
-        useful = math.ceil(float(self.max_gpus[at.pool].max()) / offer.gpus + 1e-9)
-        return useful + self.problem.failures
+        useful = math.ceil(float(self.max_gpus[at.pool].max()) / self.host_gpus(at) + 1e-9)
+        return useful + self.spares

@@ -118,9 +118,12 @@ class _Builder:
             limit = data.offer(group).most_hosts
             for t in range(quarters):
                 if group.can_order and data.in_service(k, t):
-                    most[k, t] = min(data.max_ordered(k), np.inf if limit is None else limit)
+                    useful = data.max_ordered(k)
+                    most[k, t] = useful if limit is None else min(useful, limit / data.host_unit)
         order = np.full(shape, -1, dtype=np.int64)
-        order[most > 0] = self.model.columns(int((most > 0).sum()), most[most > 0])
+        order[most > 0] = self.model.columns(
+            int((most > 0).sum()), most[most > 0], integer=data.host_unit == 1
+        )
         arriving = np.zeros(shape)
         for k in range(len(data.host_groups)):
             for q in range(quarters):
@@ -161,12 +164,12 @@ class _Builder:
         offer = self.data.offer(self.data.host_groups[group])
         if field == "power_kw":
             site = self.data.problem.sites[self.data.host_groups[group].site]
-            return offer.busy_kw * site.pue
-        return float(getattr(offer, field))
+            return offer.busy_kw * site.pue * self.data.host_unit
+        return float(getattr(offer, field)) * self.data.host_unit
 
     def _usable(self, hosts: Ints, usable: Ints) -> tuple[Ints, Ints, Ints]:
         """(C5)-(C7) The usable GPUs of a pool are those of its hosts less the spare ones."""
-        data, spares = self.data, self.data.problem.failures
+        data, spares = self.data, self.data.spares
         counted = np.full((len(data.levels), self.quarters), -1, dtype=np.int64)
         opened, switch = counted.copy(), counted.copy()
         levels = defaultdict(list)
@@ -249,15 +252,20 @@ class _Builder:
 
     def _money(self, order: Ints, hosts: Ints) -> tuple[Array, sparse.csr_array]:
         data, quarters = self.data, self.quarters
-        spent = sparse.lil_array((quarters, self.model.num_columns))
+        groups = range(len(data.host_groups))
+        running = data.running_cost + np.array([data.reserved_cost(k) for k in groups])
+        once = np.array([[data.order_cost(k, t) for t in range(quarters)] for k in groups])
+        left = np.array([[data.residual(k, t) for t in range(quarters)] for k in groups])
+        ordered, quarter = order >= 0, np.broadcast_to(np.arange(quarters), order.shape)
         worth = np.zeros(self.model.num_columns)
-        for k in range(len(data.host_groups)):
-            for t in range(quarters):
-                running = float(data.running_cost[k]) + data.reserved_cost(k)
-                spent[t, hosts[k, t]] = running
-                if order[k, t] >= 0:
-                    spent[t, order[k, t]] = data.order_cost(k, t)
-                    worth[order[k, t]] = data.residual(k, t)
-        spent = spent.tocsr()
+        worth[order[ordered]] = left.reshape(order.shape)[ordered]
+        kept = np.broadcast_to(running[:, None], order.shape).ravel()
+        money = np.concatenate([kept, once.reshape(order.shape)[ordered]])
+        at = (
+            np.concatenate([quarter.ravel(), quarter[ordered]]),
+            np.concatenate([hosts.ravel(), order[ordered]]),
+        )
+        spent = sparse.coo_array((money, at), (quarters, self.model.num_columns)).tocsr()
+        spent.eliminate_zeros()
         end = data.problem.discount(quarters)
         return np.asarray(spent.T @ data.discount - end * worth), spent

@@ -48,6 +48,7 @@ def margins_of(
     problem: PlanningProblem,
     pool_of: Mapping[tuple[str, int], int],
     may_run: Collection[tuple[int, int, bool]],
+    unit: float = 1.0,
 ) -> tuple[tuple[Destination, ...], tuple[Margin, ...]]:
     """Return where sending jobs may need a margin, and the margins.
 
@@ -60,6 +61,8 @@ def margins_of(
     may_run
         Positions of class and pool, and whether on spot hosts, where a class may run; a margin of
         classes that may not is left out.
+    unit
+        GPUs in the unit in which margins are counted.
     """
     # Of each class in a pool its margins, by the class beside it or -1.
     found: dict[tuple[int, int, bool], dict[int, tuple[float, ...]]] = defaultdict(dict)
@@ -69,7 +72,7 @@ def margins_of(
         if all((c, pool, key.spot) in may_run for c in classes):
             for c in classes:
                 (beside,) = [d for d in classes if d != c] or [-1]
-                found[c, pool, key.spot][beside] = gpus
+                found[c, pool, key.spot][beside] = tuple(each / unit for each in gpus)
     alike: dict[tuple[int, bool, tuple[tuple[int, tuple[float, ...]], ...]], list[int]]
     alike = defaultdict(list)
     for (c, pool, spot), kept in sorted(found.items()):

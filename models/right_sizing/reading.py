@@ -81,11 +81,15 @@ def _serve_the_rest(data: SizingData, blocks: Blocks, running: Array) -> None:
 
 
 def _orders(data: SizingData, first: FirstStage, values: Array) -> Iterator[Order]:
+    problem = data.problem
     for k, group in enumerate(data.host_groups):
-        offer, site = data.offer(group).name, data.problem.sites[group.site].name
+        offer, site = data.offer(group).name, problem.sites[group.site].name
         for t in range(data.num_quarters):
             column = first.order[k, t]
-            count = round(float(values[column])) if column >= 0 else 0
+            count = round(float(values[column]) * data.host_unit) if column >= 0 else 0
+            if count > 0 and data.host_unit > 1:
+                # Of so many a few more cost nothing: for rounding, and those that are spare.
+                count += 1 + problem.failures
             if count > 0:
                 yield Order(offer, site, t, count)
 
@@ -96,7 +100,8 @@ def _rentals(data: SizingData, blocks: Blocks, running: Array) -> Iterator[Renta
         offer, site = problem.offers[rental.offer].name, problem.sites[rental.site].name
         found = running[:, :, blocks.columns.rental[h]]
         for w, t, b in np.argwhere(found * rental.gpus > _LEAST).tolist():
-            yield Rental(problem.scenarios[w].name, t, b, offer, site, float(found[w, t, b]))
+            hosts = float(found[w, t, b]) * data.gpu_unit
+            yield Rental(problem.scenarios[w].name, t, b, offer, site, hosts)
 
 
 def _shares(data: SizingData, blocks: Blocks, running: Array) -> Iterator[Share]:
@@ -104,7 +109,7 @@ def _shares(data: SizingData, blocks: Blocks, running: Array) -> Iterator[Share]
     for k, mode in enumerate(data.modes):
         found = running[:, :, blocks.columns.mode[k]]
         name = problem.classes[mode.job_class].name
-        per_job = mode.gpus_per_unit * float(data.base[mode.job_class])
+        per_job = mode.gpus_per_unit * float(data.base[mode.job_class]) / data.gpu_unit
         site = problem.sites[data.pools[mode.pool].site].name
         for w, t, b in np.argwhere(found).tolist():
             rate = float(found[w, t, b]) / per_job
@@ -119,5 +124,5 @@ def _unserved(data: SizingData, blocks: Blocks, running: Array) -> Iterator[Unse
         job_class = problem.classes[c]
         band = None if job_class.deferrable else b
         for w, t in np.argwhere(found).tolist():
-            rate = float(found[w, t]) / float(data.base[c])
+            rate = float(found[w, t]) * data.gpu_unit / float(data.base[c])
             yield Unserved(problem.scenarios[w].name, t, band, job_class.name, rate)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
-from planning_strategies import problems, some
+from planning_strategies import problems, some, with_demand, with_money
 from sizing_oracle import brute_force
 
 from alloc.backends import SolverOptions, pyomo_highs
@@ -123,6 +123,21 @@ def simple_problems(draw) -> PlanningProblem:
             Tightening("work", "a", "cloud", margin=draw(some(0.0, 0.5)), spot=True),
         ),
     )
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("demand", [1e-9, 1e-6, 1e-3])
+@settings(max_examples=6, deadline=None, suppress_health_check=CHECKS)
+@given(simple_problems(), some(1e-9, 1.0, 1e12))
+def test_the_optimum_is_that_of_brute_force_however_little_there_is(demand, problem, money):
+    """A host serves a billion times what is asked for, or all of it is rented."""
+    little = with_money(with_demand(problem, demand), money)
+    expected = brute_force(little, money)
+    for method in ("extensive", "decomposition"):
+        result = right_size(little, method=method, limits=Limits(seconds=30, gap=GAP))
+        assert verify_plan(little, result.solution) == []
+        assert result.certificate.objective == pytest.approx(expected, rel=1e-5, abs=0.0)
+        assert result.certificate.bound <= expected * (1 + 1e-6)
 
 
 @pytest.mark.long

@@ -6,6 +6,7 @@ every way to put its tasks on the hosts.
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import math
 from collections import defaultdict
@@ -152,6 +153,25 @@ def packable(draw: st.DrawFn, *, max_jobs: int = 5, quotas: bool = True) -> Inst
         for j in range(draw(st.integers(1, max_jobs)))
     )
     return Instance("packable", topology, jobs, slot_s=10.0, tenants=tenants)
+
+
+@pytest.mark.long
+@few
+@given(packable(max_jobs=6), st.sampled_from(UTILITIES), st.data())
+def test_weights_a_billion_times_apart_leave_no_bound_below_the_optimum(
+    instance: Instance, utility: str, data: st.DataObject
+) -> None:
+    """Within the rounding of double precision: numpy proves such a bound, no solver's tolerance."""
+    exponents = st.integers(-9, 9)
+    weights = [10.0 ** data.draw(exponents) for _ in instance.jobs]
+    jobs = zip(instance.jobs, weights, strict=True)
+    weighted = tuple(dataclasses.replace(job, weight=weight) for job, weight in jobs)
+    instance = dataclasses.replace(instance, jobs=weighted)
+    optimum = brute_force(instance, utility)
+    for backend in ("auto", "highs", "cpsat"):
+        certificate = solve(instance, "round", backend, objective=utility).certificate
+        assert certificate.bound_proof == "recomputed", backend
+        assert optimum * (1 - 1e-12) <= certificate.bound <= optimum * (1 + CLOSE), backend
 
 
 @pytest.mark.long

@@ -35,6 +35,76 @@ def some(*values):
     return st.sampled_from(values)
 
 
+def with_money(problem: PlanningProblem, factor: float) -> PlanningProblem:
+    """Return a problem with all money multiplied by a factor."""
+    replace = dataclasses.replace
+    offers = tuple(
+        replace(
+            o,
+            price=o.price * factor,
+            maintenance_per_quarter=o.maintenance_per_quarter * factor,
+        )
+        for o in problem.offers
+    )
+    sites = tuple(
+        replace(s, energy_price_per_kwh=tuple(p * factor for p in s.energy_price_per_kwh))
+        for s in problem.sites
+    )
+    return problem.replace(
+        offers=offers,
+        sites=sites,
+        classes=tuple(replace(c, loss_per_job=c.loss_per_job * factor) for c in problem.classes),
+        budget=None if problem.budget is None else problem.budget * factor,
+        quarter_budgets=tuple(b * factor for b in problem.quarter_budgets),
+        carbon_price_per_kg=problem.carbon_price_per_kg * factor,
+    )
+
+
+def with_demand(problem: PlanningProblem, factor: float) -> PlanningProblem:
+    """Return a problem with all demand and margins multiplied by a factor.
+
+    From 1 on, what limits a plan grows too; numbers of hosts to be had, that end at a million, are
+    no limit beyond it.
+    """
+    replace = dataclasses.replace
+    scaled = problem.replace(
+        scenarios=tuple(
+            replace(
+                s,
+                arrivals={c: tuple(factor * a for a in rates) for c, rates in s.arrivals.items()},
+            )
+            for s in problem.scenarios
+        ),
+        tightening=tuple(replace(t, margin=t.margin * factor) for t in problem.tightening),
+    )
+    if factor <= 1:
+        return scaled
+
+    def times(limit: float | None) -> float | None:
+        return None if limit is None else limit * factor
+
+    def hosts_to_be_had(most: int | None) -> int | None:
+        return None if most is None or most * factor > 1e6 else round(most * factor)
+
+    return scaled.replace(
+        offers=tuple(replace(o, most_hosts=hosts_to_be_had(o.most_hosts)) for o in problem.offers),
+        sites=tuple(
+            replace(
+                s,
+                rack_units=times(s.rack_units),
+                ports=times(s.ports),
+                power_kw=times(s.power_kw),
+            )
+            for s in problem.sites
+        ),
+        owned=tuple(replace(o, count=min(round(o.count * factor), 10**6)) for o in problem.owned),
+        budget=times(problem.budget),
+        quarter_budgets=tuple(b * factor for b in problem.quarter_budgets),
+        carbon_caps_kg=tuple(b * factor for b in problem.carbon_caps_kg),
+        pool_gpus=times(problem.pool_gpus),
+    )
+
+
 @st.composite
 def hosts(draw, gpu_type: str | None = None) -> HostType:
     kind = draw(some(*GPU_TYPES)) if gpu_type is None else gpu_type

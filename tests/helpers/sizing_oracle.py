@@ -108,4 +108,5 @@ def serve(
         rate = min(left, most)
         total += rate * price * hours
         left -= rate
-    return total if left <= 1e-12 else math.inf
+    rounding = 1e-12 * scenario.arrivals["work"][quarter]
+    return total if left <= rounding else math.inf

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
-from planning_strategies import offers, problems
+from planning_strategies import offers, problems, with_money
 
 from alloc.errors import InstanceError
 from alloc.problems.right_sizing import HostOffer, PlanningProblem, Site
@@ -62,26 +62,7 @@ def test_the_order_of_parts_makes_no_difference(data):
 @given(st.data(), st.sampled_from((1e-3, 1e3)))
 def test_another_unit_of_money_changes_money_only(data, unit):
     problem = draw_problem(data)
-    scaled = replace(
-        problem,
-        offers=tuple(
-            replace(
-                o,
-                price=o.price * unit,
-                maintenance_per_quarter=o.maintenance_per_quarter * unit,
-            )
-            for o in problem.offers
-        ),
-        sites=tuple(
-            replace(s, energy_price_per_kwh=tuple(p * unit for p in s.energy_price_per_kwh))
-            for s in problem.sites
-        ),
-        classes=tuple(replace(c, loss_per_job=c.loss_per_job * unit) for c in problem.classes),
-        budget=None if problem.budget is None else problem.budget * unit,
-        quarter_budgets=tuple(b * unit for b in problem.quarter_budgets),
-        carbon_price_per_kg=problem.carbon_price_per_kg * unit,
-    )
-    assert cost(scaled) / unit == near(cost(problem))
+    assert cost(with_money(problem, unit)) / unit == near(cost(problem))
 
 
 @pytest.mark.long

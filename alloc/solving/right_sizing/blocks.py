@@ -218,8 +218,14 @@ def _penalties(data: SizingData, blocks: Blocks, unit: float, rows: int) -> Arra
     """
     hours, classes = float(data.bands.hours.sum()), len(data.problem.classes)
     offers = data.problem.offers
-    rented = hours * max((o.price / o.gpus for o in offers if o.is_hourly), default=0.0)
-    bought = max((_price_of_host(data, o) / o.gpus for o in offers if not o.is_hourly), default=0.0)
+    rented = max((o.price / o.gpus for o in offers if o.is_hourly), default=0.0)
+    rented *= hours * data.gpu_unit
+    prices = [_price_of_host(data, data.offer(group)) for group in data.host_groups]
+    sizes = [data.offer(group).gpus / data.gpu_unit for group in data.host_groups]
+    bought = max((p / gpus for p, gpus in zip(prices, sizes, strict=True)), default=0.0)
+    # Of a host of which a part is never asked for, the rest pays for all.
+    of_use = [data.host_gpus(group) / data.host_unit for group in data.host_groups]
+    alone = max((p / gpus for p, gpus in zip(prices, of_use, strict=True)), default=0.0)
     rarest = float((data.probability[:, None] * data.discount).min())
     anywhere = {
         (rental.pool, rental.spot) for rental in data.rental_options if math.isinf(rental.most)
@@ -231,7 +237,7 @@ def _penalties(data: SizingData, blocks: Blocks, unit: float, rows: int) -> Arra
         need[c] = max(need[c], mode.gpus_per_unit * mode.room)
         can_rent[c] |= (mode.pool, mode.spot) in anywhere
     least = _PENALTY * max(rented, bought, float(blocks.cost.max(initial=0.0)), unit)
-    once = _PENALTY * bought / rarest * np.maximum(need / _USUAL_NEED, 1.0)
+    once = _PENALTY * alone / rarest * np.maximum(need / _USUAL_NEED, 1.0)
     of_class = np.maximum(least, _PENALTY / _USUAL_NEED * rented * need)
     of_class = np.where(can_rent, of_class, np.maximum(of_class, once))
     found = [float(of_class[c]) for c, _ in blocks.demand_rows]

@@ -97,10 +97,10 @@ class Candidates:
 
     def try_candidate(self, values: Array, what: str) -> bool:
         """Value a first stage whose integers are set; return whether it is the best so far."""
-        relaxation = self.relaxation
+        relaxation, first = self.relaxation, self.relaxation.first
         self._went_short = False
         point = relaxation.completing.complete(values)
-        key = np.round(point[relaxation.first.integer]).tobytes()
+        key = np.append(np.round(point[first.integer]), point[first.order]).tobytes()
         if key in self._tried:
             # In a dive the places that jobs are sent to may be to blame, which no price changes.
             if key in self._short and not (what == _ROUNDED and len(relaxation.first.sent)):
@@ -153,7 +153,7 @@ class Candidates:
             relaxation.cut(point)
 
     def _goes_short(self, found: dict[Task, BlockValue]) -> bool:
-        # Half of what the checker allows: the other half is for rounding.
+        # Half of what the checker allows; the other half is for rounding.
         return any(value.short > SHORT / 2 for value in found.values())
 
     def _is_plan(self, point: Array, found: dict[Task, BlockValue]) -> bool:

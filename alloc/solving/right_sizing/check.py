@@ -127,9 +127,13 @@ def _linked(data: SizingData, orders: PlanAccount, plan: Plan) -> Array:
     """Return usable GPUs, hosts in service, and margins kept, as the blocks want them."""
     sites = data.problem.sites
     none = np.zeros(data.num_quarters)
-    usable = [orders.usable.get((p.gpu_type, sites[p.site].name), none) for p in data.pools]
+    usable = [
+        orders.usable.get((p.gpu_type, sites[p.site].name), none) / data.gpu_unit
+        for p in data.pools
+    ]
     hosts = [
-        orders.hosts.get((data.offer(s).name, sites[s.site].name), none) for s in data.host_groups
+        orders.hosts.get((data.offer(s).name, sites[s.site].name), none) / data.host_unit
+        for s in data.host_groups
     ]
     sent = sent_to(data, plan)
     linked = [*usable, *hosts, *data.margins_kept(sent), *sent]

@@ -5,10 +5,10 @@
    its optimum and the best point so far (in-out separation [1]_); every dual solution becomes a cut
    for all blocks. With spare hosts, rows that tie jobs to open pools are added where it breaks them
    (`alloc.solving.right_sizing.opening_rows`), and it is solved again.
-3. Dives: which pools are open is found by slope scaling [2]_ where spare hosts make opening cost
-   something; numbers of hosts by a small integer program around the relaxation. Every candidate is
-   valued by the blocks, so that what is returned is a plan and its true cost; and what its cuts say
-   makes the next dive better.
+3. Dives: which pools are open, where spare hosts make opening cost something, is first what the
+   relaxation has open in good part, and then found by slope scaling [2]_; numbers of hosts by a
+   small integer program around the relaxation. Every candidate is valued by the blocks, so that
+   what is returned is a plan and its true cost; and what its cuts say makes the next dive better.
 4. Tightening: how large a pool can be in a plan cheaper than the best, for the big M of "open".
 5. The bound: the integer program over quarterly cuts, each the expectation of cuts with the
    multipliers of the relaxation, so that it starts from the relaxation's bound. Meanwhile other
@@ -60,6 +60,11 @@ _SHARE_OF_ROWS = 0.45
 plans the more of these rows there are."""
 _BEFORE_ROWS = 1e-3
 """Relative gap to which the relaxation is closed before these rows: more is lost with the first."""
+_OPENED = (0.3, 0.1)
+"""Parts of a pool open in the relaxation from which on a first dive opens all of it. With rows that
+tie jobs to open pools most parts are near 0 or 1. On planning-large/02 a dive from 0.3 on costs
+0.34 % less than one by slopes, and from 0.5 on too little is open. The second is for where the
+first finds no plan."""
 _SHARE_OF_FIRST_PROOF = 0.15
 """Of the time left, for a first integer program: with these rows it knows well what to open."""
 _SHARE_OF_WAIVERS = 0.4
@@ -191,9 +196,11 @@ class Decomposition:
     def _search(self) -> Limit | None:
         """Turn between dives for plans and proofs, until the gap is closed."""
         relaxation = self.relaxation
-        idle = 0
+        idle, dived = 0, False
         if len(self.candidates.switches) and not relaxation.closed():
-            self.candidates.prove(_SHARE_OF_FIRST_PROOF * relaxation.seconds_left())
+            dived = self._dive_at_relaxation()
+            if not dived:
+                self.candidates.prove(_SHARE_OF_FIRST_PROOF * relaxation.seconds_left())
         while not relaxation.closed() and math.isfinite(relaxation.bound):
             if relaxation.seconds_left() < relaxation.seconds_to_value:
                 return "time"
@@ -201,7 +208,8 @@ class Decomposition:
                 relaxation.refute()
                 return None
             before = relaxation.bound
-            better = self._dive_repeatedly()
+            better = dived or self._dive_repeatedly()
+            dived = False
             better |= self._prove_and_polish()
             enough_time = relaxation.seconds_left() > 3 * relaxation.seconds_to_value
             if not better and not relaxation.closed() and enough_time:
@@ -210,6 +218,18 @@ class Decomposition:
             if idle >= _MAX_IDLE:
                 return None
         return None
+
+    def _dive_at_relaxation(self) -> bool:
+        """Dive with what the relaxation has open in good part; return whether that found a plan."""
+        relaxation, switches = self.relaxation, self.candidates.switches
+        if len(relaxation.first.sent):
+            return False  # what is sent where is rounded with what is open, by slopes
+        for part in _OPENED:
+            guess = relaxation.relaxed_point.copy()
+            guess[switches] = guess[switches] > part
+            if self.candidates.dive(guess):
+                return True
+        return False
 
     def _dive_repeatedly(self) -> bool:
         """Dive while that helps much: what one dive learns makes the next one better."""

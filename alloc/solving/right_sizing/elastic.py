@@ -156,7 +156,7 @@ class Elastic:
                         What("demand", name, scenario.name, t),
                         at + rows,
                         right[w, t, rows],
-                        float(data.demand[w, t, c]) / self.gpus,
+                        float(data.demand[w, t, c]) * data.gpu_unit / self.gpus,
                         scenario.arrivals[name][t],
                         1.0,
                     )
@@ -186,7 +186,7 @@ class Elastic:
             return
         first = self.form.model.rows["blocks"].start + blocks.family["carbon"].start
         rows = first + np.arange(len(self.problem.scenarios) * quarters) * blocks.num_rows
-        each = _typical(self.data.idle_carbon.tolist()) * _BUSY_OVER_IDLE
+        each = _typical((self.data.idle_carbon / self.data.host_unit).tolist()) * _BUSY_OVER_IDLE
         for t, own in enumerate(rows.reshape(-1, quarters).T):
             hosts = 1 / max(each, _LEAST_PRICE) / quarters
             yield self._raised(What("carbon", "", None, t), own, hosts, sign=1.0)

@@ -25,7 +25,7 @@ class FirstStageCompletion:
         data, first = self.data, self.first
         found = np.zeros(len(first.cost))
         ordered = first.order[first.order >= 0]
-        found[ordered] = np.round(values[ordered])
+        found[ordered] = np.round(values[ordered] * data.host_unit) / data.host_unit
         if len(first.waive):
             found[first.waive] = np.round(values[first.waive])
         found[first.sent] = np.round(values[first.sent])
@@ -45,7 +45,8 @@ class FirstStageCompletion:
 
     def _count(self, found: Array, hosts: Array, pool: int, levels: list[int], t: int) -> None:
         """Count the hosts from the size downward that pays most."""
-        data, first, spares = self.data, self.first, self.data.problem.failures
+        data, first, switched = self.data, self.first, bool(self.data.spares)
+        spares = data.problem.failures / data.host_unit
         standing = [float(sum(hosts[k, t] for k in data.levels[i].host_groups)) for i in levels]
         best, begin = 0.0, len(levels)
         for first_counted, i in enumerate(levels):
@@ -57,7 +58,7 @@ class FirstStageCompletion:
             if usable > best:
                 best, begin = usable, first_counted
         found[first.usable[pool, t]] = best
-        if spares:
+        if switched:
             for position, i in enumerate(levels):
                 if position >= begin:
                     found[first.counted[i, t]] = standing[position]
@@ -102,7 +103,8 @@ class FirstStageCompletion:
                 continue
             column = first.order[group, order.quarter]
             if column >= 0:
-                values[column] = min(values[column] + order.count, first.upper[column])
+                count = order.count / data.host_unit
+                values[column] = min(values[column] + count, first.upper[column])
         values[first.sent] = sent_to(data, plan)
         for name in plan.waived:
             if len(first.waive) and name in data.problem.scenario_index:

@@ -275,7 +275,8 @@ def _host_limits(data: SizingData, rows: Ints) -> Iterator[_Limit]:
     ):
         offer, site = data.offer(group), problem.sites[group.site]
         kept = "reserved, its fee paid" if offer.terms == "reserved" else "owned, its upkeep paid"
-        keeping = float(data.running_cost[k] + data.reserved_cost(k)) * float(data.discount.sum())
+        each = float(data.running_cost[k] + data.reserved_cost(k)) / data.host_unit
+        keeping = each * float(data.discount.sum())
         full = [
             getattr(site, field) is not None and size > 0
             for field, size in (
@@ -285,7 +286,8 @@ def _host_limits(data: SizingData, rows: Ints) -> Iterator[_Limit]:
             )
         ]
         least = None if caps or any(full) else -keeping
-        yield _Limit("host", offer.name, None, f'host at "{site.name}", {kept}', own, 1.0, least)
+        one, what = 1 / data.host_unit, f'host at "{site.name}", {kept}'
+        yield _Limit("host", offer.name, None, what, own, one, least)
 
 
 def _hosts(data: SizingData, relaxed: _Relaxed) -> Iterator[Sensitivity]:

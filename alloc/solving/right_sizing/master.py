@@ -23,6 +23,8 @@ from alloc.models.right_sizing.first_stage import FirstStage
 from alloc.solving.right_sizing.cuts import CutPool
 
 _LEAST = 1e-11
+_FOR_ROUNDING = 1e-9
+"""Part by which a plan may be dearer than the cost known and still not be left out."""
 _MAX_ROWS = 240
 _MAX_IDLE = 8
 """Solves for which a row may be slack before it is dropped from many."""
@@ -48,7 +50,7 @@ class MasterData:
         self.feasibility = feasibility
         scenarios, quarters = data.demand.shape[:2]
         self.shape = (scenarios, quarters)
-        self.levels = len(first.open) if data.problem.failures else 0
+        self.levels = len(first.open) if data.spares else 0
         """Levels that may be open, with spare hosts."""
         self.linked = np.array(
             [
@@ -271,6 +273,25 @@ class QuarterMaster:
                 lift[w] = share * float(weights @ self.pool.gamma[at, w, t])
             self.rows.append((t, constant, slope, lift))
             self._idle.append(-(10**9) if keep else 0)
+
+    def leave_out_dearer(self, cost: float) -> None:
+        """Leave out orders that alone, with keeping what is ordered, cost more than a known plan.
+
+        What is left out is no cheaper plan. Where a host costs far more than renting what little is
+        asked for, a solver would else weigh a billionth of it.
+        """
+        setting, first = self.setting, self.setting.first
+        if setting.feasibility or (setting.cost < 0).any():
+            return
+        upper = self.base.upper.copy()
+        for k, t in np.argwhere(first.order >= 0).tolist():
+            column = first.order[k, t]
+            kept = first.hosts[k, list(setting.data.in_service(k, t))]
+            each = float(setting.cost[column] + setting.cost[kept].sum())
+            if each * upper[column] > cost:
+                most = cost / each * (1 + _FOR_ROUNDING)
+                upper[column] = np.floor(most) if first.integer[column] else most
+        self.base = replace(self.base, upper=upper)
 
     def limit_counted(self, limits: Array) -> None:
         """Set M of (C7) for every switch."""

@@ -109,7 +109,7 @@ class Mending:
                 service = data.in_service(k, q)
                 if first.order[k, q] >= 0 and t in service:
                     columns = [first.order[k, q], *first.hosts[k, service.start : service.stop]]
-                    size = data.offer(group).gpus
+                    size = data.host_gpus(group)
                     choices.append((float(first.cost[columns].sum()) / size, q, k, size))
         for _, q, k, size in sorted(choices):
             column, usable = first.order[k, q], first.usable[pool, t]

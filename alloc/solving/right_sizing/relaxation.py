@@ -141,6 +141,7 @@ class Relaxation:
     def take(self, incumbent: Incumbent, what: str) -> None:
         """Make a plan that is better than all before the incumbent."""
         self.incumbent = incumbent
+        self.quarters.leave_out_dearer(incumbent.cost)
         self.say(what)
 
     def raise_bound(self, bound: float) -> None:

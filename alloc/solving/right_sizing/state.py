@@ -24,8 +24,8 @@ def money_unit(data: SizingData) -> float:
     """Return a unit of money in which costs are neither huge nor tiny for a solver.
 
     The expected demand, each GPU-hour at the geometric mean of the prices of a GPU-hour, is a
-    thousand units, and so is one GPU where there is less: a currency of other size gives the solver
-    the same numbers.
+    thousand units: a currency of other size, or much less demand, gives the solver the same
+    numbers.
     """
     prices = []
     for offer in data.problem.offers:
@@ -36,6 +36,6 @@ def money_unit(data: SizingData) -> float:
     known = [price for price in prices if price > 0]
     if not known:
         return 1.0
-    gpus = float(np.tensordot(data.probability, data.demand, axes=1).sum())
+    gpus = float(np.tensordot(data.probability, data.demand, axes=1).sum()) * data.gpu_unit
     price = float(np.exp(np.mean(np.log(known))))
-    return max(gpus, 1.0) * data.problem.quarter_hours * price / 1000.0
+    return gpus * data.problem.quarter_hours * price / 1000.0 if gpus > 0 else 1.0

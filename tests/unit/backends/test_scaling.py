@@ -277,6 +277,28 @@ def test_what_costs_little_a_unit_and_has_many_comes_in_larger_units(dear: float
 
 
 @pytest.mark.long
+def test_no_column_comes_in_units_of_more_than_all_of_it() -> None:
+    """Beside a host of 1e12 in a row of money, nine rented GPUs came in units of billions.
+
+    HiGHS then left the row of what is asked for, and called it optimal to rent nothing.
+    """
+    money, own, demand = [1e12, 500.0, 0.0], [-10.0, 0.0, 1.0], [0.0, 1.0, 1.0]
+    model = ArrayModel(
+        sense="min",
+        cost=np.array([1e12, 500.0, 0.0]),
+        matrix=sparse.csr_array(np.array([money, own, demand])),
+        row_lower=np.array([-np.inf, -np.inf, 9.0]),
+        row_upper=np.array([1e13, 0.0, np.inf]),
+        lower=np.zeros(3),
+        upper=np.array([1.0, 10.0, 10.0]),
+        integer=np.array([True, False, False]),
+    )
+    assert Scaling.of(model).columns.max() <= 10.0
+    raw = highs.solve(model, EXACT)
+    assert raw.objective == pytest.approx(4500.0)
+    assert raw.values == pytest.approx([0.0, 9.0, 0.0])
+
+
 def test_an_operation_at_large_prices_is_not_refused_as_a_whole() -> None:
     """HiGHS once called ten times the optimum optimal: hosts cost 4e-9 of a refusal, each."""
     family = FAMILIES["operation-scaled"]
