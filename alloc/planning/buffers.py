@@ -32,8 +32,9 @@ from alloc.planning.capacity import (
     reserved_gpus,
     usable_gpus,
 )
-from alloc.planning.pools import Operation, Pool, Regime, Stream
+from alloc.planning.pools import Operation, Pool, Regime, Stream, tightest_by_band
 from alloc.planning.replay import Measured, ReplaySettings
+from alloc.problems.right_sizing.bands import bands_of
 from alloc.problems.right_sizing.demand import JobClass, MarginKey, Tightening, TighteningKey
 from alloc.problems.right_sizing.headroom import (
     ANY_POOL,
@@ -59,6 +60,9 @@ _NOTHING = 0.5
 Buffers = dict[tuple[MarginKey, int], float]
 """GPUs, by classes and pool and by quarter."""
 
+ByBand = dict[tuple[Pool, int], tuple[float, ...]]
+"""GPUs that all jobs of a pool ask for in a quarter, in each band of hours."""
+
 
 @dataclass
 class Knowledge:
@@ -72,6 +76,9 @@ class Knowledge:
     buffers
         The buffer of each class, or two, in the pools of the last plan, quarter by quarter; 0 where
         none is required.
+    by_band
+        What all jobs that come to a pool in a quarter ask for in each band of hours: by night
+        another mix comes, and fewer hosts are rented, so that no buffer is right for all hours.
     measured
         The pools of which it was measured what they require.
     held
@@ -81,6 +88,7 @@ class Knowledge:
 
     corrections: dict[Pool, float] = field(default_factory=dict)
     buffers: Buffers = field(default_factory=dict)
+    by_band: ByBand = field(default_factory=dict)
     measured: set[Pool] = field(default_factory=set)
     held: bool = False
 
@@ -100,6 +108,18 @@ class Knowledge:
         return corrected(
             operation.streams, required_by_formula(operation), self.correction(operation.pool)
         )
+
+    def parts(self) -> dict[Pool, tuple[float, ...]]:
+        """Return of each pool the part of its buffers that it requires in each band of hours.
+
+        Of the largest in a quarter; over the quarters the largest part counts.
+        """
+        found: dict[Pool, tuple[float, ...]] = {}
+        for (pool, _), gpus in self.by_band.items():
+            if max(gpus) > 0:
+                parts = tuple(each / max(gpus) for each in gpus)
+                found[pool] = tuple(map(max, found.get(pool, parts), parts))
+        return found
 
     def missing(self, operation: Operation) -> float:
         """Return the GPUs that a pool requires beyond those that its gangs can fill."""
@@ -205,8 +225,11 @@ def fit(
     replayed
         Those that were replayed; of the others the largest load of a quarter counts.
     """
-    operations = [*replayed, *_largest(every).values()]
+    largest = _largest(every).values()
+    asking = [one for one in tightest_by_band(every) if _is_short_of_own(knowledge, one)]
+    operations = [*replayed, *largest, *_most_asking(knowledge, problem, asking)]
     knowledge.buffers = _buffers(knowledge, problem, every, operations)
+    knowledge.by_band = _by_band(knowledge, problem, [*replayed, *largest, *asking])
 
 
 def raise_buffers(
@@ -228,15 +251,8 @@ def raise_buffers(
     bool
         Whether any buffer was raised: then a plan that costs more is the one worth a replay.
     """
-    short: dict[tuple[Pool, int], tuple[float, Operation]] = {}
-    for operation in every:
-        if not operation.has_goal:
-            continue
-        missing = knowledge.missing(operation)
-        where = operation.pool, operation.regime.quarter
-        if missing > short.get(where, (0.0, operation))[0]:
-            short[where] = missing, operation
-    operations = [operation for _, operation in short.values()]
+    short = [one for one in tightest_by_band(every) if knowledge.missing(one) > 0]
+    operations = _most_asking(knowledge, problem, short)
     pools = {operation.pool for operation in operations}
     there = [operation for operation in every if operation.pool in pools]
     raised = False
@@ -248,7 +264,53 @@ def raise_buffers(
                 and (_pool_of(key), quarter) == (operation.pool, operation.regime.quarter)
                 for operation in operations
             )
+    for at, asked in _by_band(knowledge, problem, short).items():
+        before = knowledge.by_band.get(at, (0.0,) * len(asked))
+        raised |= any(new > old + _NOTHING for new, old in zip(asked, before, strict=True))
+        knowledge.by_band[at] = tuple(map(max, before, asked))
     return raised
+
+
+def _is_short_of_own(knowledge: Knowledge, operation: Operation) -> bool:
+    """Return whether a pool requires more than the hosts that it has in every regime.
+
+    Where it does not, it has what it requires whatever is rented.
+    """
+    return knowledge.required(operation) > usable_gpus(operation.streams, operation.own_gpus)
+
+
+def _beyond(knowledge: Knowledge, problem: PlanningProblem, operation: Operation) -> float:
+    """Return the GPUs that a pool requires beyond those that the model sets aside, or 0."""
+    if not operation.has_goal:
+        return 0.0
+    required = knowledge.required(operation)
+    asked = gpus_to_ask(operation.streams, required, max(operation.hosts, default=1))
+    return max(asked - reserved_gpus(problem, operation), 0.0)
+
+
+def _most_asking(
+    knowledge: Knowledge, problem: PlanningProblem, operations: Iterable[Operation]
+) -> list[Operation]:
+    """Return of each pool and quarter the operation with the largest buffer."""
+    most: dict[tuple[Pool, int], tuple[float, Operation]] = {}
+    for operation in operations:
+        at = operation.pool, operation.regime.quarter
+        beyond = _beyond(knowledge, problem, operation)
+        if at not in most or beyond > most[at][0]:
+            most[at] = beyond, operation
+    return [operation for _, operation in most.values()]
+
+
+def _by_band(
+    knowledge: Knowledge, problem: PlanningProblem, operations: Iterable[Operation]
+) -> ByBand:
+    """Return what all jobs of pools ask for in each band of hours of a quarter."""
+    none = (0.0,) * bands_of(problem).count
+    found: dict[tuple[Pool, int], list[float]] = defaultdict(lambda: [*none])
+    for operation in operations:
+        asked, band = found[operation.pool, operation.regime.quarter], operation.regime.band
+        asked[band] = max(asked[band], _beyond(knowledge, problem, operation))
+    return {at: tuple(asked) for at, asked in found.items()}
 
 
 def is_enough(knowledge: Knowledge, every: Iterable[Operation]) -> bool:
@@ -301,8 +363,9 @@ def tightened(
         required is known there. None: classes may go anywhere, and only buffers of pools that were
         measured are asked for.
     """
+    parts = knowledge.parts()
     tightening = [
-        _as_tightening(key, quarter, gpus)
+        _as_tightening(key, quarter, gpus, parts.get(_pool_of(key), ()))
         for (key, quarter), gpus in knowledge.buffers.items()
         if gpus > 0 and (stay is not None or _pool_of(key) in knowledge.measured)
     ]
@@ -377,7 +440,9 @@ def keys_of(every: Sequence[Operation]) -> set[TighteningKey]:
     }
 
 
-def _as_tightening(key: MarginKey, quarter: int, gpus: float) -> Tightening:
+def _as_tightening(
+    key: MarginKey, quarter: int, gpus: float, bands: tuple[float, ...]
+) -> Tightening:
     name, *beside = sorted(key.job_classes)
     return Tightening(
         name,
@@ -387,6 +452,7 @@ def _as_tightening(key: MarginKey, quarter: int, gpus: float) -> Tightening:
         spot=key.spot,
         beside=beside[0] if beside else None,
         quarter=quarter,
+        bands=bands,
     )
 
 
