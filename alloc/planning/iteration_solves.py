@@ -37,8 +37,15 @@ _MAX_SOLVES = 8
 # Decisions whether a class is sent to a pool in a quarter, up to which a class that left a pool may
 # return when buffers rise: such a solve takes about a second, one of a thousand minutes.
 _FEW_CHOICES = 100
-# Part of the time of an iteration that must be left for another solve to be worth beginning.
-_LEAST_TIME = 0.05
+# Part of it that the first solve with buffers may take, and each after it, of what is left then: the
+# first finds how many jobs go where, the others mend what it lacks.
+_FIRST_TIME = 0.4
+_MENDING_TIME = 0.6
+# Part of the time of an iteration that a solve with buffers is given in any case: in less, a plan of
+# a thousand hosts is not even mended.
+_LEAST_TIME = 0.15
+# Part of it that must be left for another solve to be worth beginning.
+_ANOTHER_TIME = 0.1
 # Part of it that must be left for other places to be worth trying: what is left then gives a plan
 # with buffers there, and one with those that it lacks. With less, both are dear for lack of time.
 _PLACES_TIME = 0.4
@@ -111,7 +118,7 @@ class IterationSolves:
         """
         seconds = self.seconds
         if seconds is not None:
-            seconds = part * max(self._left(), _LEAST_TIME * seconds)
+            seconds = max(part * self._left(), _LEAST_TIME * seconds)
         result = self.solve(problem, start, seconds)
         if not self._solved or result.solution is not None:
             self._solved.append((problem, result))
@@ -170,7 +177,7 @@ class IterationSolves:
                 seen.append(places)
                 found.append(self._candidate(start))
             is_late = bool(found) and self._is_late(_PLACES_TIME)
-            if step == _MAX_PRICED_SOLVES or is_late or self._is_late(2 * _LEAST_TIME):
+            if step == _MAX_PRICED_SOLVES or is_late or self._is_late(_ANOTHER_TIME):
                 break
             now = priced(self.shared, self.knowledge, self.operations(start))
             result = self.of(now, start, _PRICED_TIME)
@@ -221,17 +228,17 @@ class IterationSolves:
         places = self._places(start)
         few = len(places) * self.problem.num_quarters <= _FEW_CHOICES
         now = tightened(self.shared, self.knowledge, None if anywhere else places)
-        result = self.of(now, start, 0.5)
+        result = self.of(now, start, _FIRST_TIME)
         for _ in range(_MAX_SOLVES):
             if result.solution is None:
                 break
             if not raise_buffers(self.knowledge, self.shared, self.operations(result)):
                 return _Candidate(now, result, is_enough=True)
-            if self._is_late(2 * _LEAST_TIME) or result.certificate.bound >= below:
+            if self._is_late(_ANOTHER_TIME) or result.certificate.bound >= below:
                 break
             stay = places if few else self._places(result)
             more = tightened(self.shared, self.knowledge, None if anywhere else stay)
-            again = self.of(more, result, 0.5)
+            again = self.of(more, result, _MENDING_TIME)
             if again.solution is None:
                 # The formula asks for more than can be had, or found in time; what can be had may
                 # hold.
