@@ -7,17 +7,10 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from alloc.planning.buffers import (
-    Knowledge,
-    fit,
-    is_enough,
-    keys_of,
-    priced,
-    raise_buffers,
-    tightened,
-)
+from alloc.planning.buffers import Knowledge, fit, is_enough, raise_buffers
 from alloc.planning.pools import Operation, operations_of, tightest
 from alloc.planning.replay import ReplaySettings
+from alloc.planning.tightenings import keys_of, priced, tightened
 from alloc.problems.right_sizing.demand import TighteningKey
 from alloc.problems.right_sizing.plan import Plan
 from alloc.problems.right_sizing.problem import PlanningProblem
@@ -37,12 +30,12 @@ _MAX_SOLVES = 8
 # Decisions whether a class is sent to a pool in a quarter, up to which a class that left a pool may
 # return when buffers rise: such a solve takes about a second, one of a thousand minutes.
 _FEW_CHOICES = 100
-# Part of it that the first solve with buffers may take, and each after it, of what is left then: the
-# first finds how many jobs go where, the others mend what it lacks.
+# Part of the time left that the first solve with buffers may take, and each after it: the first
+# finds how many jobs go where, the others mend what it lacks.
 _FIRST_TIME = 0.4
 _MENDING_TIME = 0.6
-# Part of the time of an iteration that a solve with buffers is given in any case: in less, a plan of
-# a thousand hosts is not even mended.
+# Part of the time of an iteration that a solve is given in any case: in less, a plan of a thousand
+# hosts is not even mended.
 _LEAST_TIME = 0.15
 # Part of it that must be left for another solve to be worth beginning.
 _ANOTHER_TIME = 0.1

@@ -8,15 +8,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 from alloc.errors import InstanceError
-from alloc.planning.buffers import (
-    Knowledge,
-    fit,
-    learn,
-    with_shared_pools,
-)
+from alloc.planning.buffers import Knowledge, fit, learn
 from alloc.planning.iteration_solves import IterationSolves, Solve
 from alloc.planning.pools import goals_of, operations_of, tightest, too_large
 from alloc.planning.replay import Measured, ReplaySettings, replay_all
+from alloc.planning.tightenings import with_shared_pools
 from alloc.problems.right_sizing.demand import Tightening
 from alloc.problems.right_sizing.headroom import KEPT_OUT, margins
 from alloc.problems.right_sizing.plan import Plan
@@ -128,8 +124,8 @@ def plan_and_replay(
 
     The first plan takes goals class by class, as the model does. In the second iteration load pays
     for the capacity that it requires in the pools of the plan before, and classes choose their
-    pools by that (`alloc.planning.buffers.priced`). From several of these plans on they stay there,
-    and the model keeps capacity buffers: what the classes that share a pool require together by a
+    pools by that (`alloc.planning.tightenings.priced`). From several of these plans on they stay
+    there, and the model keeps capacity buffers: what the classes that share a pool require together by a
     queueing formula, corrected by what the simulator measures in the pools of the plans, up or
     down. The cheapest of these is replayed. If the last plan but one misses a goal, the last stays
     in its places, and whoever missed a goal there, or nearly did, is given a host more; so it is

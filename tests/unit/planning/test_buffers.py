@@ -11,14 +11,7 @@ import pytest
 from pools import FILLER, GANG, QUICK, SHORT, pool, problem
 
 from alloc.planning import capacity
-from alloc.planning.buffers import (
-    Knowledge,
-    learn,
-    priced,
-    raise_buffers,
-    tightened,
-    with_shared_pools,
-)
+from alloc.planning.buffers import Knowledge, learn, raise_buffers
 from alloc.planning.capacity import (
     corrected,
     formula_gpus,
@@ -29,6 +22,7 @@ from alloc.planning.capacity import (
 )
 from alloc.planning.pools import Operation
 from alloc.planning.replay import replay
+from alloc.planning.tightenings import priced, tightened, with_shared_pools
 from alloc.problems.right_sizing import (
     JobClass,
     JobOption,
