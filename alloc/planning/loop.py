@@ -125,8 +125,8 @@ def plan_and_replay(
     The first plan takes goals class by class, as the model does. In the second iteration load pays
     for the capacity that it requires in the pools of the plan before, and classes choose their
     pools by that (`alloc.planning.tightenings.priced`). From several of these plans on they stay
-    there, and the model keeps capacity buffers: what the classes that share a pool require together by a
-    queueing formula, corrected by what the simulator measures in the pools of the plans, up or
+    there, and the model keeps capacity buffers: what the classes that share a pool require together
+    by a queueing formula, corrected by what the simulator measures in the pools of the plans, up or
     down. The cheapest of these is replayed. If the last plan but one misses a goal, the last stays
     in its places, and whoever missed a goal there, or nearly did, is given a host more; so it is
     where a plan misses and nothing else would change. The answer is the cheapest plan whose goals
