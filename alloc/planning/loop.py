@@ -24,9 +24,9 @@ from alloc.units import require_count
 Outcome = Literal["holds", "missed", "no plan", "unmeasured", "interrupted"]
 
 # Part by which a plan that holds may be dearer than the first bound, and no cheaper one is sought:
-# the gap of a plan twice, for the first plan and the answer. The first bound is of goals class by
-# class; a plan with buffers may undercut it.
-_NEAR = 0.02
+# the gap of a plan twice, for the first plan and the answer, and as much again for capacity that
+# goals take and the first bound knows nothing of. What is left to gain is no more than that.
+_NEAR = 0.04
 # Solves at prices of capacity that the first plan takes before buffers: the first charges bits of
 # classes for the capacity of pools that others then leave, the second knows who is left.
 _FIRST_PRICES = 2
