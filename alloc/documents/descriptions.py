@@ -159,6 +159,8 @@ DESCRIPTIONS: Mapping[str, Mapping[str, str]] = {
         "quarter": "The only quarter in which the margin is kept, counted from 0; null: in every "
         "quarter.",
         "spot": "Whether the pool's spot hosts are meant.",
+        "bands": "Part of the margin that the pool keeps in each band of hours, 1 in one of them; "
+        "empty: all of it in every band. Of all margins of a pool the largest part counts.",
     },
     "alloc.problems.right_sizing.problem:PlanningProblem": {
         "": "A planning problem of alloc: what can be had, what must be served, within which "

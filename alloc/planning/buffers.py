@@ -32,16 +32,10 @@ from alloc.planning.capacity import (
     reserved_gpus,
     usable_gpus,
 )
-from alloc.planning.pools import Operation, Pool, Regime, Stream
+from alloc.planning.pools import Operation, Pool, Stream, tightest_by_band
 from alloc.planning.replay import Measured, ReplaySettings
-from alloc.problems.right_sizing.demand import JobClass, MarginKey, Tightening, TighteningKey
-from alloc.problems.right_sizing.headroom import (
-    ANY_POOL,
-    KEPT_OUT,
-    MAX_HEADROOM,
-    headroom,
-    reference_gpus,
-)
+from alloc.problems.right_sizing.bands import bands_of
+from alloc.problems.right_sizing.demand import MarginKey
 from alloc.problems.right_sizing.problem import PlanningProblem
 
 # Part of a host by which a pool that missed a goal requires more than it had, whatever the draws by
@@ -59,6 +53,9 @@ _NOTHING = 0.5
 Buffers = dict[tuple[MarginKey, int], float]
 """GPUs, by classes and pool and by quarter."""
 
+ByBand = dict[tuple[Pool, int], tuple[float, ...]]
+"""GPUs that all jobs of a pool ask for in a quarter, in each band of hours."""
+
 
 @dataclass
 class Knowledge:
@@ -72,6 +69,9 @@ class Knowledge:
     buffers
         The buffer of each class, or two, in the pools of the last plan, quarter by quarter; 0 where
         none is required.
+    by_band
+        What all jobs that come to a pool in a quarter ask for in each band of hours: by night
+        another mix comes, and fewer hosts are rented, so that no buffer is right for all hours.
     measured
         The pools of which it was measured what they require.
     held
@@ -81,6 +81,7 @@ class Knowledge:
 
     corrections: dict[Pool, float] = field(default_factory=dict)
     buffers: Buffers = field(default_factory=dict)
+    by_band: ByBand = field(default_factory=dict)
     measured: set[Pool] = field(default_factory=set)
     held: bool = False
 
@@ -100,6 +101,18 @@ class Knowledge:
         return corrected(
             operation.streams, required_by_formula(operation), self.correction(operation.pool)
         )
+
+    def parts(self) -> dict[Pool, tuple[float, ...]]:
+        """Return of each pool the part of its buffers that it requires in each band of hours.
+
+        Of the largest in a quarter; over the quarters the largest part counts.
+        """
+        found: dict[Pool, tuple[float, ...]] = {}
+        for (pool, _), gpus in self.by_band.items():
+            if max(gpus) > 0:
+                parts = tuple(each / max(gpus) for each in gpus)
+                found[pool] = tuple(map(max, found.get(pool, parts), parts))
+        return found
 
     def missing(self, operation: Operation) -> float:
         """Return the GPUs that a pool requires beyond those that its gangs can fill."""
@@ -159,7 +172,7 @@ def learn(
         ]
         has_missed = any(doubtful)
         is_asked = any(
-            _pool_of(key) == pool and key.job_classes <= _names(operation)
+            pool_of(key) == pool and key.job_classes <= _names(operation)
             for key in asked
             for operation, _ in found
         )
@@ -205,8 +218,11 @@ def fit(
     replayed
         Those that were replayed; of the others the largest load of a quarter counts.
     """
-    operations = [*replayed, *_largest(every).values()]
+    largest = _largest(every).values()
+    asking = [one for one in tightest_by_band(every) if _is_short_of_own(knowledge, one)]
+    operations = [*replayed, *largest, *_most_asking(knowledge, problem, asking)]
     knowledge.buffers = _buffers(knowledge, problem, every, operations)
+    knowledge.by_band = _by_band(knowledge, problem, [*replayed, *largest, *asking])
 
 
 def raise_buffers(
@@ -228,15 +244,8 @@ def raise_buffers(
     bool
         Whether any buffer was raised: then a plan that costs more is the one worth a replay.
     """
-    short: dict[tuple[Pool, int], tuple[float, Operation]] = {}
-    for operation in every:
-        if not operation.has_goal:
-            continue
-        missing = knowledge.missing(operation)
-        where = operation.pool, operation.regime.quarter
-        if missing > short.get(where, (0.0, operation))[0]:
-            short[where] = missing, operation
-    operations = [operation for _, operation in short.values()]
+    short = [one for one in tightest_by_band(every) if knowledge.missing(one) > 0]
+    operations = _most_asking(knowledge, problem, short)
     pools = {operation.pool for operation in operations}
     there = [operation for operation in every if operation.pool in pools]
     raised = False
@@ -245,10 +254,56 @@ def raise_buffers(
             knowledge.buffers[key, quarter] = gpus
             raised |= any(
                 key.job_classes <= _names(operation)
-                and (_pool_of(key), quarter) == (operation.pool, operation.regime.quarter)
+                and (pool_of(key), quarter) == (operation.pool, operation.regime.quarter)
                 for operation in operations
             )
+    for at, asked in _by_band(knowledge, problem, short).items():
+        before = knowledge.by_band.get(at, (0.0,) * len(asked))
+        raised |= any(new > old + _NOTHING for new, old in zip(asked, before, strict=True))
+        knowledge.by_band[at] = tuple(map(max, before, asked))
     return raised
+
+
+def _is_short_of_own(knowledge: Knowledge, operation: Operation) -> bool:
+    """Return whether a pool requires more than the hosts that it has in every regime.
+
+    Where it does not, it has what it requires whatever is rented.
+    """
+    return knowledge.required(operation) > usable_gpus(operation.streams, operation.own_gpus)
+
+
+def _beyond(knowledge: Knowledge, problem: PlanningProblem, operation: Operation) -> float:
+    """Return the GPUs that a pool requires beyond those that the model sets aside, or 0."""
+    if not operation.has_goal:
+        return 0.0
+    required = knowledge.required(operation)
+    asked = gpus_to_ask(operation.streams, required, max(operation.hosts, default=1))
+    return max(asked - reserved_gpus(problem, operation), 0.0)
+
+
+def _most_asking(
+    knowledge: Knowledge, problem: PlanningProblem, operations: Iterable[Operation]
+) -> list[Operation]:
+    """Return of each pool and quarter the operation with the largest buffer."""
+    most: dict[tuple[Pool, int], tuple[float, Operation]] = {}
+    for operation in operations:
+        at = operation.pool, operation.regime.quarter
+        beyond = _beyond(knowledge, problem, operation)
+        if at not in most or beyond > most[at][0]:
+            most[at] = beyond, operation
+    return [operation for _, operation in most.values()]
+
+
+def _by_band(
+    knowledge: Knowledge, problem: PlanningProblem, operations: Iterable[Operation]
+) -> ByBand:
+    """Return what all jobs of pools ask for in each band of hours of a quarter."""
+    none = (0.0,) * bands_of(problem).count
+    found: dict[tuple[Pool, int], list[float]] = defaultdict(lambda: [*none])
+    for operation in operations:
+        asked, band = found[operation.pool, operation.regime.quarter], operation.regime.band
+        asked[band] = max(asked[band], _beyond(knowledge, problem, operation))
+    return {at: tuple(asked) for at, asked in found.items()}
 
 
 def is_enough(knowledge: Knowledge, every: Iterable[Operation]) -> bool:
@@ -285,112 +340,8 @@ def _buffers(
     return now
 
 
-def tightened(
-    problem: PlanningProblem, knowledge: Knowledge, stay: Collection[TighteningKey] | None
-) -> PlanningProblem:
-    """Return a problem with the buffers of the last plan's pools.
-
-    Parameters
-    ----------
-    problem
-        The problem as it was asked.
-    knowledge
-        What is known.
-    stay
-        The classes and pools where classes are to stay (a trust region), as from `keys_of`: what is
-        required is known there. None: classes may go anywhere, and only buffers of pools that were
-        measured are asked for.
-    """
-    tightening = [
-        _as_tightening(key, quarter, gpus)
-        for (key, quarter), gpus in knowledge.buffers.items()
-        if gpus > 0 and (stay is not None or _pool_of(key) in knowledge.measured)
-    ]
-    if stay is not None:
-        # A class of which no pool is known may go anywhere: it has to go somewhere.
-        names = {name for name, *_ in stay}
-        out = {key for key in _everywhere(problem) - set(stay) if key[0] in names}
-        tightening += [Tightening(*key[:3], factor=KEPT_OUT, spot=key[3]) for key in out]
-    tightening.sort(key=lambda part: (part.key, part.beside or "", part.quarter or 0))
-    return problem.replace(tightening=problem.tightening + tuple(tightening))
-
-
-def priced(
-    problem: PlanningProblem, knowledge: Knowledge, every: Sequence[Operation]
-) -> PlanningProblem:
-    """Return a problem in which load pays for the capacity that it requires in the pools of a plan.
-
-    Required capacity is concave in the load: the first jobs in a pool need many GPUs, more jobs few
-    more. A pool that keeps its load pays for all it requires, over its load; so what is left of a
-    class in a pool by itself costs the more the less it is, and leaves (slope scaling [1]_).
-    Jobs of classes that are not sent to a pool pay as if all of them came.
-
-    Parameters
-    ----------
-    problem
-        The problem as it was asked.
-    knowledge
-        What is known.
-    every
-        Every pool of the plan in every regime.
-
-    References
-    ----------
-    .. [1] D. Kim, P. M. Pardalos, "A solution approach to the fixed charge network flow problem
-       using a dynamic slope scaling procedure", Operations Research Letters 24(4), 1999.
-    """
-    mixes: dict[Pool, Operation] = {}
-    for operation in every:
-        if operation.load >= mixes.get(operation.pool, operation).load:
-            mixes[operation.pool] = operation
-    added = []
-    for name, gpu_type, site, spot in sorted(_everywhere(problem)):
-        pool = Pool(gpu_type, site, spot)
-        streams = mixes[pool].streams if pool in mixes else ()
-        if name not in {stream.job_class.name for stream in streams}:
-            job_class = problem.classes[problem.class_index[name]]
-            stream = _all_jobs(problem, job_class, gpu_type, spot)
-            streams = streams if stream is None else (*streams, stream)
-        mix = Operation(pool, Regime("", 0, 0), {}, streams)
-        if mix.has_goal:
-            factor = knowledge.required(mix) / reserved_gpus(problem, mix)
-            factor = max(factor, 1.0) if factor < MAX_HEADROOM else KEPT_OUT
-            added.append(Tightening(name, gpu_type, site, factor=factor, spot=spot))
-    return problem.replace(tightening=problem.tightening + tuple(added))
-
-
-def with_shared_pools(problem: PlanningProblem) -> PlanningProblem:
-    """Return a problem without headroom for what is lost where pools are small.
-
-    The headroom of a class by itself, in a pool of a size assumed before there is a plan, is what
-    buffers say better: they know the sizes, and who shares the pools. A size that is given is kept.
-    """
-    return problem if problem.pool_gpus is not None else problem.replace(pool_gpus=ANY_POOL)
-
-
-def keys_of(every: Sequence[Operation]) -> set[TighteningKey]:
-    """Return the classes of jobs that are sent to pools, and the pools."""
-    return {
-        (s.job_class.name, o.pool.gpu_type, o.pool.site, o.pool.spot)
-        for o in every
-        for s in o.streams
-    }
-
-
-def _as_tightening(key: MarginKey, quarter: int, gpus: float) -> Tightening:
-    name, *beside = sorted(key.job_classes)
-    return Tightening(
-        name,
-        key.gpu_type,
-        key.site,
-        margin=gpus,
-        spot=key.spot,
-        beside=beside[0] if beside else None,
-        quarter=quarter,
-    )
-
-
-def _pool_of(key: MarginKey) -> Pool:
+def pool_of(key: MarginKey) -> Pool:
+    """Return the pool that a buffer is kept in."""
     return Pool(key.gpu_type, key.site, key.spot)
 
 
@@ -421,46 +372,6 @@ def _buffers_of(
                 required = corrected(part.streams, formula.gpus(job_class), correction)
                 asked = gpus_to_ask(part.streams, required, host_gpus)
                 yield _key(operation.pool, {name, order[i]}), max(asked - reserved, 0.0)
-
-
-def _all_jobs(
-    problem: PlanningProblem, job_class: JobClass, gpu_type: str, spot: bool
-) -> Stream | None:
-    """Return all jobs of a class on a GPU type, as on average over scenarios, when most come.
-
-    None if none come, or no option there is fast enough for the goal: the model sends none.
-    """
-    options = [
-        k
-        for k, option in enumerate(job_class.options)
-        if option.gpu_type == gpu_type
-        and headroom(problem, job_class, k, reference_gpus(problem), spot) is not None
-    ]
-    if not options:
-        return None
-    k = min(options, key=lambda k: job_class.options[k].gpu_hours)
-    hours = job_class.options[k].hours * (1 + (job_class.spot_overhead if spot else 0.0))
-    rate = max(
-        sum(s.probability * s.arrivals[job_class.name][quarter] for s in problem.scenarios)
-        for quarter in range(problem.num_quarters)
-    )
-    return Stream(job_class, k, hours, rate) if rate > 0 else None
-
-
-def _everywhere(problem: PlanningProblem) -> set[TighteningKey]:
-    """Return all classes with all pools that may be sent jobs of theirs."""
-    found = set()
-    for offer in problem.offers:
-        for site in problem.sites:
-            owned = any((h.offer, h.site) == (offer.name, site.name) for h in problem.owned)
-            if not (offer.at(site.name) or owned):
-                continue
-            spot = offer.terms == "spot"
-            for c in problem.classes:
-                runs = any(option.gpu_type == offer.gpu_type for option in c.options)
-                if runs and c.at(site.name) and (c.interruptible or not spot):
-                    found.add((c.name, offer.gpu_type, site.name, spot))
-    return found
 
 
 def _largest(every: Iterable[Operation]) -> dict[tuple[Pool, int], Operation]:

@@ -42,7 +42,11 @@ SIZING = 0
 _PARTS = 4
 # Part of the standard deviation of the GPUs busy to which capacity is measured in large pools: what
 # draws require differs by some times as much.
-_FINEST = 0.05
+_FINEST = 0.1
+# Jobs after which a number of GPUs is judged by the mean, half a second of a queue. Only pools of
+# hundreds of GPUs have so many in fewer replications than a verdict may take; there what is not
+# known for that is a percent of the GPUs.
+_ENOUGH_JOBS = 400_000
 # With two thousand hosts more, in parts, a pool that misses its goals is not short of hosts.
 _MAX_DOUBLINGS = 12
 # The formula is known to a host or two; a thousandth of the load, or of the largest gang where the
@@ -278,9 +282,8 @@ def measured_gpus(
         while not holds(with_parts(low + step), settings, draw):
             low, step = low + step, 2 * step
             if step > 2**_MAX_DOUBLINGS:
-                missed = [
-                    m.job_class for m in replay(operation, settings, draw=draw) if not m.holds
-                ]
+                found = replay(operation, settings, draw=draw, enough_jobs=_ENOUGH_JOBS)
+                missed = [m.job_class for m in found if not m.holds]
                 raise InstanceError(
                     f"pool {operation.pool}: scheduler {settings.scheduler} misses the goal of "
                     f"{', '.join(missed)} with any number of hosts, by the jobs drawn; choose "
@@ -336,8 +339,9 @@ def _with_gpus(operation: Operation, gpus: int) -> Operation:
 
 
 def holds(operation: Operation, settings: ReplaySettings, draw: int = SIZING) -> bool:
-    """Return whether the goals of a pool hold, as a verdict says it."""
-    return all(found.holds for found in replay(operation, settings, draw=draw))
+    """Return whether the goals of a pool hold: a verdict, of no more jobs than it takes."""
+    found = replay(operation, settings, draw=draw, enough_jobs=_ENOUGH_JOBS)
+    return all(one.holds for one in found)
 
 
 class ToMeasure(NamedTuple):

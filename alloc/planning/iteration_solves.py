@@ -7,17 +7,10 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from alloc.planning.buffers import (
-    Knowledge,
-    fit,
-    is_enough,
-    keys_of,
-    priced,
-    raise_buffers,
-    tightened,
-)
+from alloc.planning.buffers import Knowledge, fit, is_enough, raise_buffers
 from alloc.planning.pools import Operation, operations_of, tightest
 from alloc.planning.replay import ReplaySettings
+from alloc.planning.tightenings import keys_of, priced, tightened
 from alloc.problems.right_sizing.demand import TighteningKey
 from alloc.problems.right_sizing.plan import Plan
 from alloc.problems.right_sizing.problem import PlanningProblem
@@ -37,11 +30,18 @@ _MAX_SOLVES = 8
 # Decisions whether a class is sent to a pool in a quarter, up to which a class that left a pool may
 # return when buffers rise: such a solve takes about a second, one of a thousand minutes.
 _FEW_CHOICES = 100
-# Times as far from its bound as the plan before, from which on a plan is dear for lack of time: the
-# two solves differ in little else.
-_STARVED = 2.0
-# Part of the time of an iteration that must be left for another solve to be worth beginning.
-_LEAST_TIME = 0.05
+# Part of the time left that the first solve with buffers may take, and each after it: the first
+# finds how many jobs go where, the others mend what it lacks.
+_FIRST_TIME = 0.4
+_MENDING_TIME = 0.6
+# Part of the time of an iteration that a solve is given in any case: in less, a plan of a thousand
+# hosts is not even mended.
+_LEAST_TIME = 0.15
+# Part of it that must be left for another solve to be worth beginning.
+_ANOTHER_TIME = 0.1
+# Part of it that must be left for other places to be worth trying: what is left then gives a plan
+# with buffers there, and one with those that it lacks. With less, both are dear for lack of time.
+_PLACES_TIME = 0.4
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ class IterationSolves:
         """
         seconds = self.seconds
         if seconds is not None:
-            seconds = part * max(self._left(), _LEAST_TIME * seconds)
+            seconds = max(part * self._left(), _LEAST_TIME * seconds)
         result = self.solve(problem, start, seconds)
         if not self._solved or result.solution is not None:
             self._solved.append((problem, result))
@@ -169,7 +169,8 @@ class IterationSolves:
             if step >= prices and places not in seen:
                 seen.append(places)
                 found.append(self._candidate(start))
-            if step == _MAX_PRICED_SOLVES or self._is_late():
+            is_late = bool(found) and self._is_late(_PLACES_TIME)
+            if step == _MAX_PRICED_SOLVES or is_late or self._is_late(_ANOTHER_TIME):
                 break
             now = priced(self.shared, self.knowledge, self.operations(start))
             result = self.of(now, start, _PRICED_TIME)
@@ -220,19 +221,18 @@ class IterationSolves:
         places = self._places(start)
         few = len(places) * self.problem.num_quarters <= _FEW_CHOICES
         now = tightened(self.shared, self.knowledge, None if anywhere else places)
-        result = self.of(now, start, 0.5)
+        result = self.of(now, start, _FIRST_TIME)
         for _ in range(_MAX_SOLVES):
             if result.solution is None:
                 break
-            every = tightest(self.operations(result), self.settings.regimes)
-            if not raise_buffers(self.knowledge, self.shared, every):
+            if not raise_buffers(self.knowledge, self.shared, self.operations(result)):
                 return _Candidate(now, result, is_enough=True)
-            if self._is_late() or result.certificate.bound >= below:
+            if self._is_late(_ANOTHER_TIME) or result.certificate.bound >= below:
                 break
             stay = places if few else self._places(result)
             more = tightened(self.shared, self.knowledge, None if anywhere else stay)
-            again = self.of(more, result, 0.5)
-            if again.solution is None or _is_starved(again, result):
+            again = self.of(more, result, _MENDING_TIME)
+            if again.solution is None:
                 # The formula asks for more than can be had, or found in time; what can be had may
                 # hold.
                 break
@@ -250,18 +250,6 @@ class IterationSolves:
         """Return the seconds left, below 0 after a solve that took longer than it was to."""
         return math.inf if self.seconds is None else self.seconds - time.monotonic() + self._began
 
-    def _is_late(self) -> bool:
-        """Return whether half of what is left is too little for a solve."""
-        return self.seconds is not None and self._left() < 2 * _LEAST_TIME * self.seconds
-
-
-def _is_starved(result: Result[Plan], before: Result[Plan]) -> bool:
-    """Return whether a plan with more capacity is dear for want of time more than for capacity.
-
-    Ended by its time, it is `_STARVED` times as far from what is proved as the plan before.
-    """
-    now, last = result.certificate, before.certificate
-    if now.limit != "time" or now.objective is None or last.objective is None:
-        return False
-    bound = max(now.bound, last.bound)
-    return now.objective - bound > _STARVED * max(last.objective - last.bound, 0.0)
+    def _is_late(self, part: float) -> bool:
+        """Return whether less than a part of the time of the iteration is left."""
+        return self.seconds is not None and self._left() < part * self.seconds

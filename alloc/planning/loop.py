@@ -8,15 +8,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 from alloc.errors import InstanceError
-from alloc.planning.buffers import (
-    Knowledge,
-    fit,
-    learn,
-    with_shared_pools,
-)
+from alloc.planning.buffers import Knowledge, fit, learn
 from alloc.planning.iteration_solves import IterationSolves, Solve
 from alloc.planning.pools import goals_of, operations_of, tightest, too_large
 from alloc.planning.replay import Measured, ReplaySettings, replay_all
+from alloc.planning.tightenings import with_shared_pools
 from alloc.problems.right_sizing.demand import Tightening
 from alloc.problems.right_sizing.headroom import KEPT_OUT, margins
 from alloc.problems.right_sizing.plan import Plan
@@ -28,9 +24,9 @@ from alloc.units import require_count
 Outcome = Literal["holds", "missed", "no plan", "unmeasured", "interrupted"]
 
 # Part by which a plan that holds may be dearer than the first bound, and no cheaper one is sought:
-# the gap of a plan twice, for the first plan and the answer. The first bound is of goals class by
-# class; a plan with buffers may undercut it.
-_NEAR = 0.02
+# the gap of a plan twice, for the first plan and the answer, and as much again for capacity that
+# goals take and the first bound knows nothing of. What is left to gain is no more than that.
+_NEAR = 0.04
 # Solves at prices of capacity that the first plan takes before buffers: the first charges bits of
 # classes for the capacity of pools that others then leave, the second knows who is left.
 _FIRST_PRICES = 2
@@ -128,9 +124,9 @@ def plan_and_replay(
 
     The first plan takes goals class by class, as the model does. In the second iteration load pays
     for the capacity that it requires in the pools of the plan before, and classes choose their
-    pools by that (`alloc.planning.buffers.priced`). From several of these plans on they stay there,
-    and the model keeps capacity buffers: what the classes that share a pool require together by a
-    queueing formula, corrected by what the simulator measures in the pools of the plans, up or
+    pools by that (`alloc.planning.tightenings.priced`). From several of these plans on they stay
+    there, and the model keeps capacity buffers: what the classes that share a pool require together
+    by a queueing formula, corrected by what the simulator measures in the pools of the plans, up or
     down. The cheapest of these is replayed. If the last plan but one misses a goal, the last stays
     in its places, and whoever missed a goal there, or nearly did, is given a host more; so it is
     where a plan misses and nothing else would change. The answer is the cheapest plan whose goals

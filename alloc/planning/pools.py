@@ -103,12 +103,15 @@ class Operation:
         may be down, are not among them.
     streams
         What arrives.
+    own_gpus
+        GPUs of those of its hosts that are there in every regime of the quarter: not rented.
     """
 
     pool: Pool
     regime: Regime
     hosts: Mapping[int, int]
     streams: tuple[Stream, ...]
+    own_gpus: int = 0
 
     @property
     def gpus(self) -> int:
@@ -150,21 +153,17 @@ def operations_of(problem: PlanningProblem, plan: Plan) -> tuple[Operation, ...]
             Stream(job_class, share.option, hours, share.jobs_per_hour)
         )
     hosts = _hosts(problem, plan)
-    return tuple(
-        Operation(
-            pool,
-            regime,
-            _without_spares(
-                _sum(hosts[pool, None, regime.quarter], hosts[pool, regime, None]),
-                0 if pool.spot else problem.failures,
-                hosts[pool, None, regime.quarter],
-            ),
-            tuple(found),
-        )
-        for (pool, regime), found in sorted(streams.items(), key=lambda item: item[0])
+    operations = []
+    for (pool, regime), found in sorted(streams.items(), key=lambda item: item[0]):
         # A pool to which less than one job comes in a quarter has no queue to speak of.
-        if math.fsum(stream.jobs_per_hour for stream in found) * problem.quarter_hours >= 1
-    )
+        if math.fsum(stream.jobs_per_hour for stream in found) * problem.quarter_hours < 1:
+            continue
+        own, rented = hosts[pool, None, regime.quarter], hosts[pool, regime, None]
+        there = _without_spares(_sum(own, rented), 0 if pool.spot else problem.failures, own)
+        gpus = sum(size * count for size, count in there.items())
+        hired = sum(size * count for size, count in rented.items())
+        operations.append(Operation(pool, regime, there, tuple(found), max(gpus - hired, 0)))
+    return tuple(operations)
 
 
 def goals_of(problem: PlanningProblem, plan: Plan) -> list[tuple[str, Pool]]:
@@ -226,6 +225,18 @@ def tightest(operations: Sequence[Operation], each: int = 1) -> tuple[Operation,
                 chosen.append(operation)
                 seen |= names
     return tuple(chosen)
+
+
+def tightest_by_band(operations: Sequence[Operation]) -> tuple[Operation, ...]:
+    """Return, of those with a goal, the tightest of each pool in each quarter and band of hours."""
+    chosen: dict[tuple[Pool, int, int], tuple[float, Operation]] = {}
+    for operation in operations:
+        if operation.has_goal:
+            at = operation.pool, operation.regime.quarter, operation.regime.band
+            tight = _tightness(operation)
+            if at not in chosen or tight > chosen[at][0]:
+                chosen[at] = tight, operation
+    return tuple(operation for _, operation in chosen.values())
 
 
 def _tightness(operation: Operation) -> float:

@@ -141,7 +141,11 @@ Waits = Mapping[str, Floats]
 
 
 def replay(
-    operation: Operation, settings: ReplaySettings, *, draw: int = 0
+    operation: Operation,
+    settings: ReplaySettings,
+    *,
+    draw: int = 0,
+    enough_jobs: int | None = None,
 ) -> tuple[Measured, ...]:
     """Return what every class with a goal met in a pool, class by class.
 
@@ -156,6 +160,9 @@ def replay(
         How it is replayed.
     draw
         Which draw of arrivals and run times, 0 or more; draws are independent of each other.
+    enough_jobs
+        Jobs after which no more replications begin, two or more being done: for a search over many
+        numbers of GPUs. None: as many as `ReplaySettings` says.
 
     Raises
     ------
@@ -172,15 +179,18 @@ def replay(
     )
     runs: list[Waits] = []
     found: tuple[Measured, ...] = ()
-    for batch in range(_MAX_BATCHES):
-        begin = batch * settings.replications
-        runs += [
-            _replicate(operation, settings, seed)
-            for seed in seeds[begin : begin + settings.replications]
-        ]
+    jobs = 0
+    for count, seed in enumerate(seeds, start=1):
+        waits, arrived = _replicate(operation, settings, seed)
+        runs.append(waits)
+        jobs += arrived
+        is_enough = enough_jobs is not None and jobs >= enough_jobs and count >= 2
+        if count % settings.replications and not is_enough:
+            continue
         found = _judged(operation, runs)
         # One goal that is surely missed decides for the pool.
-        if all(m.is_sure for m in found) or any(m.is_sure and not m.holds for m in found):
+        is_sure = all(m.is_sure for m in found) or any(m.is_sure and not m.holds for m in found)
+        if is_sure or is_enough:
             break
     return found
 
@@ -231,8 +241,8 @@ def replay_all(
 
 def _replicate(
     operation: Operation, settings: ReplaySettings, seed: np.random.SeedSequence
-) -> Waits:
-    """Return what the jobs of one replication waited or took."""
+) -> tuple[Waits, int]:
+    """Return what the jobs of one replication waited or took, and how many jobs there were."""
     arrivals_s, members, work_s = _jobs(operation, settings, np.random.default_rng(seed))
     gangs = np.array([stream.gpus for stream in operation.streams])[members]
     if settings.scheduler == "fifo" and not settings.options:
@@ -252,7 +262,8 @@ def _replicate(
             hours = (until_s[own] - arrivals_s[own]) / HOUR_S
             found.setdefault(stream.job_class.name, []).append(hours)
     # A wait of nothing may come out a round-off above it.
-    return {name: np.concatenate(hours) - 1e-9 for name, hours in found.items()}
+    waits = {name: np.concatenate(hours) - 1e-9 for name, hours in found.items()}
+    return waits, len(arrivals_s)
 
 
 def _jobs(

@@ -32,10 +32,10 @@ rho_ckp >= 1
     Headroom: GPUs needed for a busy one so that the class's goal is kept, by Erlang's formula for
     waiting times (`alloc.problems.right_sizing.headroom`), times any tightening; 1 / utilisation
     without goal.
-mu_Cpt
+mu_Cpt, sigma_pb
     Margin: GPUs that a pool keeps beyond the room for its load in a quarter in which jobs of all
-    classes in C, one or two, are sent there; 0 without `Tightening`. Dbar_cb: most demand of a
-    class in a band.
+    classes in C, one or two, are sent there; 0 without `Tightening`. Part of its margin that a pool
+    keeps in a band, 1 if not given. Dbar_cb: most demand of a class in a band.
 eta_c
     1 plus the overhead on spot hosts; 1 on firm ones.
 price_o, maintenance_o, residual_ot, space_o, ports_o, idle_o, busy_o [kW]
@@ -92,8 +92,8 @@ Constraints
 (C8)  chance:     sum_w pi_w v_w <= epsilon
 (C9)  demand:     sum_{k,p} a_ckpbwt / (n_ck h_ck eta_c) >= phi_cb lambda_cwt - r_cbwt    for all b;
                   a deferrable class only on the mean over the bands, weighted with H_b / H
-(C10) firm room:  sum_ck rho_ckp a_ckpbwt + f_pt <= u_pt + sum_{on demand} G_o d_osbwt
-(C11) spot room:  sum_ck rho_ckp a_ckpbwt + f_pt <= sum_{spot} G_o d_osbwt
+(C10) firm room:  sum_ck rho_ckp a_ckpbwt + sigma_pb f_pt <= u_pt + sum_{on demand} G_o d_osbwt
+(C11) spot room:  sum_ck rho_ckp a_ckpbwt + sigma_pb f_pt <= sum_{spot} G_o d_osbwt
 (C12) busy:       sum_ck a_ckpbwt <= sum_{q in p} e_qbwt + sum_{on demand} G_o d_osbwt
 (C13) kinds:      e_qbwt <= sum_{o in q} G_o n_ost
 (C14) carbon:     sum_b H_b carbon_sb (idle power + power of the busy GPUs) <= Q_t     for all w, t
@@ -110,7 +110,8 @@ says on which side that errs, and the replay in the simulator corrects it (`Tigh
 band, load is taken at its mean. Rented hosts are counted in fractions.
 
 Classes with the same margins in a pool share z: the largest counts, so that one binary says it all.
-On spot hosts f_pt is at most the GPUs to be had in the scenario with fewest, as (C11) implies.
+On spot hosts f_pt is at most the GPUs to be had in the scenario with fewest, as (C11) implies in
+a band in which all of it is kept.
 What runs of a class whose largest demand is less than a GPU is counted in about that demand (a
 power of two), for a solver's tolerance would else be all of it. So are all GPUs where all demand
 together is less than one or more than 2^26; in the latter case hosts too, and then they are not

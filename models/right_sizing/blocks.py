@@ -270,19 +270,21 @@ class Blocks:
             for b in range(data.bands.count):
                 used = [(int(self.columns.mode[w, b]), -data.modes[w].room) for w in modes]
                 usable = [(self._num_columns + p, 1.0)] if not spot and p in groups_of_pool else []
-                margin = self._margin(p, spot)
+                margin = self._margin(p, spot, b)
                 entries = [*used, *self._rented(p, spot, b), *usable, *margin]
                 row = builder.row("spot room" if spot else "firm room", entries)
                 if margin:
                     self.margin_rows.append(row)
                     self.margin_pools.append((p, spot))
 
-    def _margin(self, pool: int, spot: bool) -> list[tuple[int, float]]:
-        """Return the margin that a pool keeps, as an entry of a row."""
+    def _margin(self, pool: int, spot: bool, band: int) -> list[tuple[int, float]]:
+        """Return the margin that a pool keeps in a band, as an entry of a row if there is any."""
         if (pool, spot) not in self.data.with_margin:
             return []
+        at = self.data.margin_of(pool, spot)
+        part = self.data.margin_parts[at][band]
         begin = len(self.data.pools) + len(self.data.host_groups)
-        return [(self._num_columns + begin + self.data.margin_of(pool, spot), -1.0)]
+        return [(self._num_columns + begin + at, -part)] if part > 0 else []
 
     def _busy(self, builder: ModelBuilder) -> None:
         """(C12) Busy GPUs are on hosts of some power kind, or rented."""

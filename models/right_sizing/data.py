@@ -20,6 +20,7 @@ from alloc.problems.right_sizing.demand import JobClass
 from alloc.problems.right_sizing.headroom import (
     KEPT_OUT,
     headroom,
+    margin_parts,
     reference_gpus,
     tightening_factors,
 )
@@ -203,6 +204,12 @@ class SizingData:
         )
         self.with_margin = tuple(sorted({(d.pool, d.spot) for d in self.destinations}))
         """Pools with a margin, and whether it is for their spot hosts."""
+        parts = margin_parts(problem, self.bands.count)
+        self.margin_parts = tuple(
+            parts[self.pools[p].gpu_type, problem.sites[self.pools[p].site].name, spot]
+            for p, spot in self.with_margin
+        )
+        """Part of its margin that each of these keeps in each band."""
         self.kinds: tuple[PowerKind, ...] = self._kinds()
         self.levels: tuple[Level, ...] = self._levels()
 

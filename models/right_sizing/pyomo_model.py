@@ -17,6 +17,7 @@ from alloc.problems.right_sizing.bands import bands_of
 from alloc.problems.right_sizing.headroom import (
     KEPT_OUT,
     headroom,
+    margin_parts,
     margins,
     reference_gpus,
     tightening_factors,
@@ -86,6 +87,7 @@ class _Formulas:
             for key, gpus in margins(self.problem).items()
             if (key.gpu_type, key.site) in self.pools
         }
+        self.parts = margin_parts(self.problem, self.bands.count)
         self.sent = sorted({(c, *pool) for classes, *pool in self.margins for c in classes})
         self.levels = sorted(
             {(self.offers[o].gpu_type, s, self.offers[o].gpus) for o, s in self.host_groups}
@@ -337,17 +339,21 @@ class _Formulas:
                 if at == s and (self.offers[o].gpu_type, self.offers[o].terms) == (g, terms)
             )
 
+        def kept(m: Any, g: str, s: str, spot: bool, t: int, b: int) -> Any:
+            parts = self.parts.get((g, s, spot))
+            return m.f[g, s, spot, t] * (1.0 if parts is None else parts[b])
+
         @m.Constraint(self.pools, names, self.quarters, self.num_bands)
         def C10(m: Any, g: str, s: str, w: str, t: int, b: int) -> Any:
             have = m.u[g, s, t] + rented(m, g, s, w, t, b, False)
-            return room(m, g, s, w, t, b, False) + m.f[g, s, False, t] <= have
+            return room(m, g, s, w, t, b, False) + kept(m, g, s, False, t, b) <= have
 
         @m.Constraint(self.pools, names, self.quarters, self.num_bands)
         def C11(m: Any, g: str, s: str, w: str, t: int, b: int) -> Any:
             need, have = room(m, g, s, w, t, b, True), rented(m, g, s, w, t, b, True)
             if isinstance(need, int):
                 return pyo.Constraint.Skip
-            return need + m.f[g, s, True, t] <= have
+            return need + kept(m, g, s, True, t, b) <= have
 
         @m.Constraint(self.pools, names, self.quarters, self.num_bands)
         def C12(m: Any, g: str, s: str, w: str, t: int, b: int) -> Any:

@@ -22,6 +22,7 @@ from alloc.problems.right_sizing import (
     Site,
     Tightening,
 )
+from alloc.problems.right_sizing.bands import bands_of
 from alloc.problems.right_sizing.headroom import KEPT_OUT
 from alloc.topology import HostType
 
@@ -227,7 +228,7 @@ def problems(draw, max_quarters: int = 2, max_scenarios: int = 2) -> PlanningPro
         # Classes with the same margin share a binary.
         alike = (dataclasses.replace(tightening[0], job_class=c.name, beside=None) for c in classes)
         tightening += tuple(part for part in alike if part != tightening[0])
-    return PlanningProblem(
+    problem = PlanningProblem(
         "drawn",
         "EUR",
         quarters,
@@ -248,3 +249,13 @@ def problems(draw, max_quarters: int = 2, max_scenarios: int = 2) -> PlanningPro
         pool_gpus=draw(some(None, 8.0)),
         tightening=tightening,
     )
+    if draw(st.booleans()):
+        # Parts of margins by bands of hours.
+        count = bands_of(problem).count
+        whole = draw(st.integers(0, count - 1))
+        parts = tuple(1.0 if b == whole else draw(some(0.0, 0.5, 1.0)) for b in range(count))
+        tightening = tuple(
+            dataclasses.replace(part, bands=parts if part.margin and part.factor == 1 else ())
+            for part in tightening
+        )
+    return problem.replace(tightening=tightening)

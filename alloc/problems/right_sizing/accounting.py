@@ -14,6 +14,7 @@ import numpy.typing as npt
 from alloc.problems.right_sizing.bands import Bands, bands_of
 from alloc.problems.right_sizing.headroom import (
     headroom,
+    margin_parts,
     margins,
     reference_gpus,
     tightening_factors,
@@ -231,10 +232,11 @@ class _Ledger:
             factor = factors.get((share.job_class, *key[1:]), 1.0)
             # An option too slow for the goal needs no room that would help.
             room[key] += load * factor * (known[kind] or 1.0)
+        parts = margin_parts(self.problem, self.bands.count)
         for (quarter, gpu_type, site, spot), margin in self._margins().items():
             for scenario in self.problem.scenarios:
-                for band in range(self.bands.count):
-                    room[(scenario.name, quarter, band), gpu_type, site, spot] += margin
+                for band, part in enumerate(parts[gpu_type, site, spot]):
+                    room[(scenario.name, quarter, band), gpu_type, site, spot] += part * margin
         return dict(busy), dict(room)
 
     def _margins(self) -> dict[tuple[int, str, str, bool], float]:

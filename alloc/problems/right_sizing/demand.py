@@ -214,6 +214,10 @@ class Tightening:
         sent there too. ``None``: whatever else is sent there.
     quarter
         The only quarter in which the margin is kept, counted from 0. ``None``: in every quarter.
+    bands
+        Part of the margin that the pool keeps in each band of hours (`bands_of`), 0 to 1 and 1 in
+        one of them; by night less work may need another margin. It is said of all margins of the
+        pool: in each band the largest part counts. Empty: all of it in every band.
     """
 
     job_class: str
@@ -224,6 +228,7 @@ class Tightening:
     spot: bool = False
     beside: str | None = None
     quarter: int | None = None
+    bands: Series = ()
 
     def __post_init__(self) -> None:
         where = f'tightening of "{self.job_class}" on "{self.gpu_type}" at "{self.site}"'
@@ -246,6 +251,14 @@ class Tightening:
                     f"{where}: quarter is {self.quarter}, with a factor of {self.factor:g}; it "
                     "goes with a margin only."
                 )
+        for part in self.bands:
+            require_non_negative(part, where, "bands")
+        if self.bands and (self.factor != 1 or max(self.bands) != 1):
+            raise InstanceError(
+                f"{where}: bands is {self.bands}, with a factor of {self.factor:g}; it says which "
+                "part of a margin is kept in each band of hours, 1 at most and in one of them, and "
+                "goes with a margin only."
+            )
 
     @property
     def key(self) -> TighteningKey:

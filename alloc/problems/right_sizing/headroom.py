@@ -154,6 +154,34 @@ def tightening_factors(problem: PlanningProblem) -> dict[TighteningKey, float]:
     return found
 
 
+def margin_parts(
+    problem: PlanningProblem, num_bands: int
+) -> dict[tuple[str, str, bool], tuple[float, ...]]:
+    """Return the part of its margin that each pool with one keeps in each band of hours.
+
+    Pools are GPU type, site, and whether spot hosts are meant. Of several parts the largest counts.
+
+    Raises
+    ------
+    InstanceError
+        If parts are given for another number of bands than there are.
+    """
+    found: dict[tuple[str, str, bool], tuple[float, ...]] = {}
+    for part in problem.tightening:
+        if part.margin > 0:
+            kept = part.bands or (1.0,) * num_bands
+            if len(kept) != num_bands:
+                raise InstanceError(
+                    f'tightening of "{part.job_class}" on "{part.gpu_type}" at "{part.site}": '
+                    f"bands has {len(kept)} values, and the hours of a week fall into {num_bands} "
+                    "bands; give one for each, or none."
+                )
+            pool = part.gpu_type, part.site, part.spot
+            before = found.get(pool, kept)
+            found[pool] = tuple(max(pair) for pair in zip(before, kept, strict=True))
+    return found
+
+
 def margins(problem: PlanningProblem) -> dict[MarginKey, tuple[float, ...]]:
     """Return the margins of each pool and class, or pair of classes, that has any.
 

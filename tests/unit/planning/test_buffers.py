@@ -11,14 +11,7 @@ import pytest
 from pools import FILLER, GANG, QUICK, SHORT, pool, problem
 
 from alloc.planning import capacity
-from alloc.planning.buffers import (
-    Knowledge,
-    learn,
-    priced,
-    raise_buffers,
-    tightened,
-    with_shared_pools,
-)
+from alloc.planning.buffers import Knowledge, fit, learn, raise_buffers
 from alloc.planning.capacity import (
     corrected,
     formula_gpus,
@@ -27,8 +20,9 @@ from alloc.planning.capacity import (
     ratio,
     reserved_gpus,
 )
-from alloc.planning.pools import Operation
+from alloc.planning.pools import Operation, Regime, tightest_by_band
 from alloc.planning.replay import replay
+from alloc.planning.tightenings import keys_of, priced, tightened, with_shared_pools
 from alloc.problems.right_sizing import (
     JobClass,
     JobOption,
@@ -37,6 +31,7 @@ from alloc.problems.right_sizing import (
     ServiceGoal,
     Tightening,
 )
+from alloc.problems.right_sizing.bands import bands_of
 from alloc.problems.right_sizing.demand import MarginKey
 from alloc.problems.right_sizing.headroom import KEPT_OUT, headroom, margins, tightening_factors
 
@@ -356,6 +351,66 @@ def test_buffers_rise_until_a_plan_has_what_its_pools_require() -> None:
     assert not raise_buffers(knowledge, problem(), [short])
     assert not raise_buffers(knowledge, problem(), [replace_hosts(short, 99)])
     assert knowledge.buffers == again
+
+
+def _day_and_night() -> tuple[PlanningProblem, Operation, Operation]:
+    """Return a problem with two bands of hours, and a pool: roomy by day, short by night."""
+    uneven = dataclasses.replace(SHORT, hourly_profile=(0.1,) * 8 + (1.45,) * 16)
+    asked = problem().replace(classes=(uneven, FILLER, GANG))
+    bands = bands_of(asked)
+    assert bands.count == 2
+    of_day, of_night = bands.of_hour[12], bands.of_hour[0]
+    day = dataclasses.replace(pool(20, (SHORT, 30.0)), regime=Regime("1", 0, int(of_day)))
+    night = dataclasses.replace(pool(1, (SHORT, 6.5)), regime=Regime("1", 0, int(of_night)))
+    return asked, day, night
+
+
+def _parts_of_short(asked: PlanningProblem, knowledge: Knowledge, *every: Operation) -> list[float]:
+    """Return what the pool keeps in each band while jobs of the class are sent there, GPUs."""
+    found = tightened(asked, knowledge, keys_of(every)).tightening
+    found = tuple(one for one in found if one.margin > 0)
+    return [max((one.margin * one.bands[b] for one in found), default=0.0) for b in range(2)]
+
+
+def test_a_buffer_that_is_required_by_night_is_kept_by_night() -> None:
+    """By day the pool has enough, and would pay for what it never uses."""
+    asked, day, night = _day_and_night()
+    knowledge = Knowledge()
+    assert raise_buffers(knowledge, asked, [day, night])
+    kept_by = _parts_of_short(asked, knowledge, day, night)
+    required = knowledge.required(night) - reserved_gpus(asked, night)
+    assert kept_by[night.regime.band] == pytest.approx(required)
+    assert kept_by[day.regime.band] == 0.0
+    assert not raise_buffers(knowledge, asked, [day, night])
+    # More by day: what is kept by night stays as it is.
+    busy = replace_hosts(day, 4)
+    assert raise_buffers(knowledge, asked, [busy, night])
+    kept_by = _parts_of_short(asked, knowledge, busy, night)
+    more = knowledge.required(busy) - reserved_gpus(asked, busy)
+    assert kept_by == pytest.approx(
+        [more if band == busy.regime.band else required for band in range(2)]
+    )
+
+
+@pytest.mark.parametrize("own", [0, 160])
+def test_hosts_that_are_there_by_day_are_there_by_night(own: int) -> None:
+    """Of what is rented by the hour, fewer: there the night asks for a buffer of its own."""
+    asked, day, night = _day_and_night()
+    there = dataclasses.replace(night, own_gpus=own)
+    knowledge = Knowledge()
+    fit(knowledge, asked, [day, there])
+    kept_by = _parts_of_short(asked, knowledge, day, there)
+    required = knowledge.required(night) - reserved_gpus(asked, night)
+    assert (kept_by[night.regime.band] == pytest.approx(required)) == (own == 0)
+
+
+def test_the_tightest_of_each_band_is_looked_at() -> None:
+    _, day, night = _day_and_night()
+    calm = dataclasses.replace(day, regime=dataclasses.replace(day.regime, scenario="2"))
+    calm = replace_hosts(calm, 30)
+    idle = dataclasses.replace(night, streams=pool(1, (FILLER, 4.0)).streams)
+    assert tightest_by_band([calm, day, night]) == (day, night)
+    assert tightest_by_band([calm, idle]) == (calm,)
 
 
 def test_shared_pools_need_no_headroom_but_a_size_that_is_given_is_kept() -> None:

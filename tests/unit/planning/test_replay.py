@@ -55,6 +55,24 @@ def problem(**changes: object) -> PlanningProblem:
     return dataclasses.replace(base, **changes)  # type: ignore[arg-type]
 
 
+def test_enough_jobs_end_a_replay_before_it_is_sure() -> None:
+    """Of two replications at least: the first ones of a replay that goes on."""
+    job_class = JobClass("one", (JobOption("a100", 1, 1.0),), goal=ServiceGoal("wait", 0.5, 0.9))
+    for gpus in range(12, 17):
+        pool = Operation(
+            Pool("a100", "hall", False),
+            Regime("1", 0, 0),
+            {gpus: 1},
+            (Stream(job_class, 0, 1.0, 11.5),),
+        )
+        (whole,) = replay(pool, QUICK)
+        (short,) = replay(pool, QUICK, enough_jobs=1)
+        assert short.value.count == 2
+        assert replay(pool, QUICK, enough_jobs=10**9) == (whole,)
+        assert whole.value.count >= QUICK.replications
+        assert short.jobs < whole.jobs
+
+
 PLAN = Plan(
     orders=(Order("buy-8", "north", 0, 3), Order("buy-4", "north", 1, 1)),
     rentals=(

@@ -187,6 +187,54 @@ def test_a_margin_is_kept_in_its_quarter_only(method):
     assert (kept[:, 1] == 24.0).all()
 
 
+@pytest.mark.parametrize("method", METHODS)
+def test_a_margin_of_the_night_is_kept_by_night_only(method):
+    """Rented hosts pay for it then: so much more, and nothing for the band that keeps none."""
+    price = Site("cloud", energy_price_per_kwh=(0.1,) * 8 + (0.2,) * 16)
+    base = world(
+        offers=world().offers[1:],
+        sites=(world().sites[0], price),
+        classes=tuple(replace(c, goal=None) for c in world().classes),
+    )
+    hours = SizingData(base).bands.hours
+    assert len(hours) == 2
+
+    def cost(*bands):
+        kept = Tightening("train", "a100", "cloud", margin=16.0, bands=bands)
+        found = right_size(base.replace(tightening=(kept,)), limits=Limits(gap=1e-7), method=method)
+        assert found.certificate.verified
+        return found.certificate.objective
+
+    none = right_size(base, limits=Limits(gap=1e-7), method=method).certificate.objective
+    discounts = sum(base.discount(t) for t in range(base.num_quarters))
+    for parts in ((1.0, 0.0), (0.25, 1.0), (1.0, 1.0)):
+        paid = sum(part * float(h) for part, h in zip(parts, hours, strict=True))
+        assert cost(*parts) == pytest.approx(none + 2 * 24.0 * paid * discounts, rel=1e-6)
+    assert cost() == pytest.approx(cost(1.0, 1.0), rel=1e-6)
+    # It is said of the pool: of two margins the larger part counts.
+    two = tuple(
+        Tightening(name, "a100", "cloud", margin=16.0, bands=bands)
+        for name, bands in (("train", (1.0, 0.0)), ("batch", (0.0, 1.0)))
+    )
+    both = right_size(base.replace(tightening=two), limits=Limits(gap=1e-7), method=method)
+    assert both.certificate.objective == pytest.approx(cost(), rel=1e-6)
+
+
+def test_parts_of_a_margin_are_one_for_each_band():
+    def kept(*bands, factor=1.0):
+        return Tightening("train", "a100", "north", factor=factor, margin=8.0, bands=bands)
+
+    for bands, factor in (((0.5, 0.2), 1.0), ((1.0, 2.0), 1.0), ((1.0,), 2.0)):
+        with pytest.raises(InstanceError, match="1 at most and in one of them"):
+            kept(*bands, factor=factor)
+    with pytest.raises(InstanceError, match="bands"):
+        kept(-0.5, 1.0)
+    with pytest.raises(
+        InstanceError, match="bands has 2 values, and the hours of a week fall into 1"
+    ):
+        SizingData(world(tightening=(kept(1.0, 0.5),)))
+
+
 def test_the_quarter_of_a_margin_is_one_of_the_problem():
     for quarter, sentence in ((2, "has 2 quarters"), (-1, "quarter")):
         with pytest.raises(InstanceError, match=sentence):
