@@ -258,8 +258,9 @@ def simulate(
 
     A change of configuration or hosts, and a pause, cost the job's restart cost when it resumes
     (`alloc.progress`). Every decision is held against the checker's rules as it is taken. Streams
-    of plain gangs under `fifo` are the exception: one loop over their events comes to the same
-    schedule (`alloc.simulation.stream`), and `check` looks at it as a whole.
+    of plain gangs under `fifo`, and under `srtf` and `edf` where no job may be paused, are the
+    exception: one loop over their events comes to the same schedule (`alloc.simulation.stream`),
+    and `check` looks at it as a whole. So with ``check=False`` nobody checks such a stream.
 
     Parameters
     ----------
