@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-_MOST_GPUS = 2.0**26
+_MAX_GPUS = 2.0**26
 """GPUs of demand up to which they are counted one by one, and hosts as whole numbers: with more, a
 host is next to nothing, a search over whole numbers of them never ends, and the rounding of double
 precision reaches a solver's tolerances."""
@@ -16,7 +16,7 @@ _LEAST_UNIT = 2.0**-900
 
 def unit_of(gpus: float) -> float:
     """Return the unit in which so many GPUs are neither huge nor tiny."""
-    if gpus == 0 or 1 <= gpus <= _MOST_GPUS:
+    if gpus == 0 or 1 <= gpus <= _MAX_GPUS:
         return 1.0
     about = 2.0 ** math.floor(math.log2(gpus))
     return max(about / (_GPUS_IN_UNITS if gpus > 1 else 1.0), _LEAST_UNIT)

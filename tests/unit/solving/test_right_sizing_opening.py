@@ -172,3 +172,20 @@ def test_a_plan_that_waives_is_proved_as_by_one_program() -> None:
     )
     assert two.objective == pytest.approx(one.objective, rel=3e-5)
     assert max(one.bound, two.bound) <= min(one.objective, two.objective) * (1 + 1e-7)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(3))
+def test_what_the_relaxation_has_open_in_good_part_makes_a_plan(seed: int) -> None:
+    """A late search begins there; the plan of a small problem is less than a fifth too dear."""
+    problem = generate_planning("late", num_host_types=3, num_sites=2, num_quarters=3,
+                                num_classes=5, num_scenarios=3, failures=1, seed=seed)  # fmt: skip
+    optimum = right_size(problem, limits=Limits(gap=1e-4)).certificate
+    search = Decomposition(SizingData(problem), Settings(60.0), 1e-4)
+    state = search.relaxation
+    with state.values:
+        state.keep_optimum(*state.relax(state.start(), 60, 1e-6, 60.0))
+        state.strengthen(1e-6, 60.0)
+        assert search._dive_at_relaxation()
+    cost = state.cost * state.unit
+    assert optimum.bound * (1 - 1e-5) <= cost <= 1.2 * optimum.objective
