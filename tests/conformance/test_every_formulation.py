@@ -68,7 +68,8 @@ def test_all_ways_to_solve_it_say_the_same(name: str) -> None:
             try:
                 # What is only searched takes all the time there is; what is proved may need more.
                 result = solve(PLAIN, name, way, objective=measure, limits=Limits(seconds=1))
-                if result.status != "optimal" and math.isfinite(result.certificate.bound):
+                searched = way == "auto" and math.isinf(result.certificate.bound)
+                if result.status != "optimal" and not searched:
                     result = solve(PLAIN, name, way, objective=measure)
             except UnsupportedFeatureError:
                 continue  # said in a sentence, which is tested where the limit belongs
