@@ -166,6 +166,22 @@ def test_a_plan_with_more_of_what_is_required_is_replayed_however_dear(
     assert [one.result for one in ended.iterations] == [cheap, dear]
 
 
+@pytest.mark.parametrize("limit", ["time", None])
+def test_a_plan_that_holds_and_ended_by_its_time_is_not_made_cheaper_by_little(
+    limit: Limit | None,
+) -> None:
+    """The next solve would end by its time too: 3 % above the first bound is near enough then."""
+    cheap, roomy = solve_plan(problem(), EXACT), _roomy(40.0)
+    cost = 1.03 * cheap.certificate.bound
+    certificate = dataclasses.replace(
+        roomy.certificate, status="feasible", limit=limit, objective=cost, bound=cost / 1.1
+    )
+    near = dataclasses.replace(roomy, certificate=certificate)
+    ended = plan_and_replay(problem(), _scripted([cheap, cheap, near]), REPLAY)
+    assert ended.outcome == "holds"
+    assert (len(ended.iterations) == 2) == (limit == "time")
+
+
 @pytest.mark.parametrize("gang", [8, 32])
 def test_a_class_without_a_goal_in_a_pool_smaller_than_its_jobs_is_said_not_to_be_served(
     gang: int,
