@@ -220,9 +220,14 @@ def fit(
     """
     largest = _largest(every).values()
     asking = [one for one in tightest_by_band(every) if _is_short_of_own(knowledge, one)]
-    operations = [*replayed, *largest, *_most_asking(knowledge, problem, asking)]
+    operations = [*replayed, *largest]
     knowledge.buffers = _buffers(knowledge, problem, every, operations)
-    knowledge.by_band = _by_band(knowledge, problem, [*replayed, *largest, *asking])
+    # No more than the buffers are: those of other hours rise where a plan is short then.
+    most = {at: max(gpus) for at, gpus in _by_band(knowledge, problem, operations).items()}
+    knowledge.by_band = {
+        at: tuple(min(each, most[at]) for each in gpus)
+        for at, gpus in _by_band(knowledge, problem, [*operations, *asking]).items()
+    }
 
 
 def raise_buffers(

@@ -225,7 +225,8 @@ class IterationSolves:
         for _ in range(_MAX_SOLVES):
             if result.solution is None:
                 break
-            if not raise_buffers(self.knowledge, self.shared, self.operations(result)):
+            judged = tightest(self.operations(result), self.settings.regimes)
+            if not raise_buffers(self.knowledge, self.shared, judged):
                 return _Candidate(now, result, is_enough=True)
             if self._is_late(_ANOTHER_TIME) or result.certificate.bound >= below:
                 break

@@ -24,9 +24,11 @@ from alloc.units import require_count
 Outcome = Literal["holds", "missed", "no plan", "unmeasured", "interrupted"]
 
 # Part by which a plan that holds may be dearer than the first bound, and no cheaper one is sought:
-# the gap of a plan twice, for the first plan and the answer, and as much again for capacity that
-# goals take and the first bound knows nothing of. What is left to gain is no more than that.
-_NEAR = 0.04
+# the gap of a plan twice, for the first plan and the answer. The first bound is of goals class by
+# class; a plan with buffers may undercut it. Where the solve of the plan ended by its time, so
+# would the next, and tell no smaller gains from luck.
+_NEAR = 0.02
+_NEAR_BY_TIME = 0.04
 # Solves at prices of capacity that the first plan takes before buffers: the first charges bits of
 # classes for the capacity of pools that others then leave, the second knows who is left.
 _FIRST_PRICES = 2
@@ -302,7 +304,8 @@ def _worth_another(iterations: Sequence[Iteration]) -> bool:
         return True
     if held and one.cost > (1 - _LITTLE) * min(held):
         return False
-    return one.cost > (1 + _NEAR) * iterations[0].result.certificate.bound
+    near = _NEAR_BY_TIME if one.result.certificate.limit == "time" else _NEAR
+    return one.cost > (1 + near) * iterations[0].result.certificate.bound
 
 
 def _ended(iterations: Sequence[Iteration], settings: ReplaySettings) -> Replayed:

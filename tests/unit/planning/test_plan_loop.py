@@ -151,19 +151,26 @@ def test_a_plan_is_kept_if_with_more_capacity_there_is_none(
     assert ended.outcome == ("missed" if limit == "time" else "interrupted")
 
 
-@pytest.mark.parametrize("limit", ["time", None])
-def test_a_plan_with_more_of_what_is_required_is_replayed_however_dear(
-    monkeypatch: pytest.MonkeyPatch, limit: Limit | None
-) -> None:
+def test_more_capacity_is_replayed_however_dear(monkeypatch: pytest.MonkeyPatch) -> None:
     """One that is known to lack capacity would miss goals; whether time made it dear is unknown."""
     monkeypatch.setattr("alloc.planning.iteration_solves.raise_buffers", lambda *given: True)
     cheap, roomy = solve_plan(problem(), EXACT), _roomy(40.0)
-    certificate = dataclasses.replace(roomy.certificate, limit=limit, bound=cheap.certificate.bound)
-    dear = dataclasses.replace(roomy, certificate=certificate)
-    ended = plan_and_replay(
-        problem(), _scripted([cheap, cheap, cheap, dear]), REPLAY, max_iterations=2
-    )
+    dear = roomy.replace(certificate=roomy.certificate.replace(limit="time"))
+    solve = _scripted([cheap, cheap, cheap, dear])
+    ended = plan_and_replay(problem(), solve, REPLAY, max_iterations=2)
     assert [one.result for one in ended.iterations] == [cheap, dear]
+
+
+@pytest.mark.parametrize("limit", ["time", None])
+def test_a_plan_that_ended_by_its_time_is_near_enough_at_more(limit: Limit | None) -> None:
+    """The next solve would end by its time too: 3 % above the first bound is near enough then."""
+    cheap, roomy = solve_plan(problem(), EXACT), _roomy(40.0)
+    cost = 1.03 * cheap.certificate.bound
+    given = {"status": "feasible", "limit": limit, "objective": cost, "bound": cost / 1.1}
+    near = roomy.replace(certificate=roomy.certificate.replace(**given))
+    ended = plan_and_replay(problem(), _scripted([cheap, cheap, near]), REPLAY)
+    assert ended.outcome == "holds"
+    assert (len(ended.iterations) == 2) == (limit == "time")
 
 
 @pytest.mark.parametrize("gang", [8, 32])
