@@ -65,7 +65,7 @@ def _needs_relaxation(data: ProjectData, objective: str) -> bool:
 
 
 def _has_choices(data: ProjectData) -> bool:
-    """Return whether an activity has several modes: of one each CP-SAT proves more than layers."""
+    """Return whether an activity has several modes: of one each CP-SAT proves more at first."""
     return any(len(modes) > 1 for modes in data.modes)
 
 
@@ -80,7 +80,7 @@ def schedule_project(
 
     Every rule puts the activities in, in the modes of `quick_modes`; the best of these schedules
     starts CP-SAT, unless longest paths and the work on the resources prove it best already. What it
-    leaves open of a makespan with modes, layers of partial plans take up, and it goes on from
+    leaves open of a makespan, layers of partial plans take up, and it goes on from
     there. For sums over jobs, prices of time first raise the bound and order the activities for
     further schedules; layers that are held against them prove most small projects, and in the
     others CP-SAT gets only the starts that a better schedule may have.
@@ -215,11 +215,9 @@ class _Search:
             limit = self._ask_cpsat(None, (1 - (_BY_LAYERS if by_layers else _BY_BOUND)) * left)
             if limit != "time" or self.is_closed:
                 return limit
-            if _has_choices(self.data):
-                if by_layers:  # CP-SAT would close no more in the time of half a pass
-                    self._sweep(PathsAndWork, _BY_LAYERS, to_the_end=True)
-                else:
-                    self._sweep(PathsAndWork)
+            # Without budgets CP-SAT would close no more in the time of half a pass.
+            share = _BY_LAYERS if by_layers else _LAYERS
+            self._sweep(PathsAndWork, share, to_the_end=not self.data.used_up)
             if self.is_closed:
                 return None
             return self._ask_cpsat(None, self.settings.seconds_left(), by_bound=True)
