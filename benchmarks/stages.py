@@ -86,12 +86,13 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Print both tables."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=3, help="how many draws of each")
+    parser.add_argument("--first", type=int, default=0, help="first seed of the table of proofs")
     parser.add_argument("--seconds", type=float, default=60.0, help="limit of each solve")
     parser.add_argument("--move-s", type=float, default=0.0, help="time that GPUs take to move")
     parser.add_argument("--table", choices=("proofs", "gaps"), help="only this one")
     chosen = parser.parse_args(argv)
     if chosen.table != "gaps":
-        proofs(range(chosen.seeds), chosen.seconds)
+        proofs(range(chosen.first, chosen.first + chosen.seeds), chosen.seconds)
     if chosen.table != "proofs":
         # Apart from the seeds that the agent was trained and chosen on.
         gaps(HELD_OUT_SEEDS[: chosen.seeds], chosen.seconds, chosen.move_s)

@@ -280,6 +280,25 @@ def test_ctrl_c_in_a_pass_keeps_what_the_one_before_found(monkeypatch, objective
     assert outcome.bound <= values[0]
 
 
+@pytest.mark.parametrize("one_mode", [True, False])
+def test_a_makespan_that_cpsat_leaves_open_is_proved_by_layers(monkeypatch, one_mode):
+    problem = generate_dags(num_jobs=5, num_gpus=4, seed=5)
+    if one_mode:
+        activities = tuple(replace(a, modes=a.modes[1:2]) for a in problem.activities)
+        problem = replace(problem, activities=activities)
+    best = alloc.solve(problem, objective="makespan", backend="cpsat")
+    assert best.status == "optimal"
+    monkeypatch.setattr(_Search, "_ask_cpsat", lambda *args, **kwargs: "time")
+    # Longest paths alone leave it open.
+    monkeypatch.setattr("alloc.models.project.data.ProjectData._work_bound", lambda self: 0.0)
+    outcome = schedule_project(problem, "makespan", Settings(600.0), None, lambda line: None)
+    assert outcome.solution is not None
+    assert alloc.verify(problem, outcome.solution) == []
+    assert outcome.solution.value(problem, "makespan") == pytest.approx(best.objective)
+    assert outcome.bound == pytest.approx(best.objective)
+    assert outcome.bound_proof == "recomputed"
+
+
 def test_a_schedule_between_whole_times_is_put_on_them_before_its_value_counts():
     """Its value is no whole multiple: without that a better one would count as none."""
     jobs = tuple(ProjectJob(f"j{k}", 0.0, 1.0 + k) for k in range(3))

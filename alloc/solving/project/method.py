@@ -47,9 +47,10 @@ _BY_BOUND, _BY_LAYERS = 0.75, 0.95
 """Of the time of a makespan, what is left for raising the bound: CP-SAT's usual search closes most
 in the first seconds, and then moves a bound that is far off no further. Without budgets layers
 prove most of what it does not close in the first tenth, and find better schedules than it."""
-_BETWEEN, _NEAR = 0.5, 0.002
-"""How far between value and bound a pass looks, and the share of the value from which on it looks
-below all of the value: one such pass is shorter than those that halve what is left."""
+_BETWEEN, _NEAR, _CLOSE = 0.5, 0.002, 0.0125
+"""How far between value and bound a pass looks; the share of the value from which on it looks below
+all of the value, since one such pass is shorter than those that halve what is left; and the share
+from which on the widest passes prove ten jobs on ten GPUs in 10 to 20 CPU seconds each."""
 _LAST_S = 4.0
 """Seconds below which CP-SAT gets all the time left: it takes a second or two to get going."""
 _NO_MODES = "the budgets do not let every activity run in some mode; raise one or add modes"
@@ -65,7 +66,7 @@ def _needs_relaxation(data: ProjectData, objective: str) -> bool:
 
 
 def _has_choices(data: ProjectData) -> bool:
-    """Return whether an activity has several modes: of one each CP-SAT proves more than layers."""
+    """Return whether an activity has several modes: of one each CP-SAT proves more at first."""
     return any(len(modes) > 1 for modes in data.modes)
 
 
@@ -80,7 +81,7 @@ def schedule_project(
 
     Every rule puts the activities in, in the modes of `quick_modes`; the best of these schedules
     starts CP-SAT, unless longest paths and the work on the resources prove it best already. What it
-    leaves open of a makespan with modes, layers of partial plans take up, and it goes on from
+    leaves open of a makespan, layers of partial plans take up, and it goes on from
     there. For sums over jobs, prices of time first raise the bound and order the activities for
     further schedules; layers that are held against them prove most small projects, and in the
     others CP-SAT gets only the starts that a better schedule may have.
@@ -215,11 +216,9 @@ class _Search:
             limit = self._ask_cpsat(None, (1 - (_BY_LAYERS if by_layers else _BY_BOUND)) * left)
             if limit != "time" or self.is_closed:
                 return limit
-            if _has_choices(self.data):
-                if by_layers:  # CP-SAT would close no more in the time of half a pass
-                    self._sweep(PathsAndWork, _BY_LAYERS, to_the_end=True)
-                else:
-                    self._sweep(PathsAndWork)
+            # Without budgets CP-SAT would close no more in the time of half a pass.
+            share = _BY_LAYERS if by_layers else _LAYERS
+            self._sweep(PathsAndWork, share, to_the_end=not self.data.used_up)
             if self.is_closed:
                 return None
             return self._ask_cpsat(None, self.settings.seconds_left(), by_bound=True)
@@ -289,8 +288,8 @@ class _Search:
         share
             Of the time left, how much it may take.
         to_the_end
-            Whether passes begin however little time is left for them, the last but one left out: as
-            wide as can be it proves what is near in less time than the two.
+            Whether passes begin however little time is left for them, and the last but one is left
+            out where bound and value are close: as wide as can be, one proves that in less time.
         """
         steps = Steps(self.data, self.objective, WholeTimes(self.data))
         if self.is_closed or self.plan is None or not steps.fit:
@@ -302,8 +301,6 @@ class _Search:
         between, near = _BETWEEN if self.objective == "makespan" else 0.0, False
         prices: Sequence[TimePrice] = ()
         widths = layers.widths()
-        if to_the_end:
-            widths[-2:] = widths[-1:]
         while widths and not self.is_closed:
             width, left = widths[0], brief.seconds_left()
             goal = self._goal(layers.grain, 0.0 if near else between)
@@ -327,7 +324,8 @@ class _Search:
             elif looked and len(widths) == 1:
                 between = 0.0
             else:
-                widths = widths[1:]
+                close = to_the_end and self.value - self.bound <= _CLOSE * self.value
+                widths = widths[2 if close and len(widths) == 3 else 1 :]
                 took *= _AGAIN
             if brief.seconds_left() < took and not to_the_end:
                 break
