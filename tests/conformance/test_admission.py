@@ -413,7 +413,7 @@ def test_the_exact_test_accepts_the_best_of_all_that_ask_at_once(elasticity: Ela
 
 
 def test_what_a_program_leaves_out_within_its_gap_is_let_in_where_there_is_room() -> None:
-    """The least job was refused beside five free GPUs: it is worth less than the gap of the rest."""
+    """The least job was refused beside five free GPUs: the gap of the rest is worth more."""
     rigid = (Configuration((TaskGroup("worker", 3, 1000),), 3.0),)
     asked = instance(
         job("hopeless", 6, 3, weight=1e9, table=TABLE[:1]),
