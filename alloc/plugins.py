@@ -49,10 +49,10 @@ def _may_be_any() -> bool:
     return any(_announces(folder) for folder in dict.fromkeys(sys.path))
 
 
-def _announces(folder: str) -> bool:
+def _announces(folder: object) -> bool:
     """Return whether a package in a folder of `sys.path` may announce something to alloc."""
-    if folder.endswith(".egg"):
-        return True
+    if not isinstance(folder, str) or folder.lower().endswith(".egg"):
+        return True  # no folder of packages, or none of the usual kind
     try:
         entries = [*Path(folder).iterdir()]
     except NotADirectoryError:
@@ -60,7 +60,7 @@ def _announces(folder: str) -> bool:
     except OSError:
         return False
     for entry in entries:
-        if entry.suffix not in (".dist-info", ".egg-info"):
+        if entry.suffix.lower() not in (".dist-info", ".egg-info"):
             continue
         try:
             if _GROUP in (entry / "entry_points.txt").read_bytes():

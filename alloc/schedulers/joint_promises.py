@@ -22,7 +22,7 @@ def chunks(asking: Sequence[Planned]) -> Iterator[list[Planned]]:
     """Yield jobs that are decided on together, in order of arrival: half a program of them."""
     chunk: list[Planned] = []
     for job in asking:
-        if chunk and sum(map(_size, [*chunk, job])) > MAX_COLUMNS / 2:
+        if chunk and columns_of([*chunk, job]) > MAX_COLUMNS / 2:
             yield chunk
             chunk = []
         chunk.append(job)
@@ -43,7 +43,7 @@ def nearest(
     planned
         Ids of the promised jobs that have a plan which they can keep; all others are planned anew.
     """
-    room = MAX_COLUMNS - sum(map(_size, asking))
+    room = MAX_COLUMNS - columns_of(asking)
     middle = float(np.mean([len(job.usable) for job in asking])) if asking else 0.0
     chosen = []
     for job in sorted(promised, key=lambda job: abs(len(job.usable) - middle)):
@@ -101,10 +101,11 @@ def plan_together(
         t, k = np.arange(slots), np.arange(sizes)
         late = 1.0 + t / max(len(free), 1)
         a = int(builder.columns(1, 1.0, least if j < len(promised) else 0.0, cost=weights[j])[0])
+        one = one_size or job.view.elasticity != "malleable"
+        y = builder.columns(sizes if one else 0, 1.0)
         x = builder.columns((slots, sizes), 1.0, cost=-thrift * np.outer(late, job.gpus))
         done = np.outer(job.usable, job.rate) / work_of(job.view)[1]
-        if one_size or job.view.elasticity != "malleable":
-            y = builder.columns(sizes, 1.0)
+        if one:
             builder.row("accept", [(y, 1.0), (a, -1.0)], lower=0.0, upper=0.0)
             builder.rows("work", sizes, [(k[None], x, done), (k, y, -1.0)], lower=0.0)
             at = np.arange(slots * sizes).reshape(slots, sizes)
@@ -119,7 +120,7 @@ def plan_together(
                 upper=0.0,
             )
         if start is not None:
-            begun.append(_started(builder.num_columns - a, job, start.get(job.view.id), x - a))
+            begun.append(_started(job, start.get(job.view.id), x - a, y - a))
         columns.append(x)
         capacity.append((t[:, None], x, job.gpus))
     builder.rows("capacity", len(free), capacity, upper=np.maximum(free, 0.0))
@@ -136,28 +137,33 @@ def plan_together(
     return plan
 
 
-def _started(number: int, job: Planned, share: Sequence[tuple[int, int]] | None, x: Index) -> Array:
-    """Return the values of a job's columns, shape (number,): the first says it is accepted.
+def _started(job: Planned, share: Sequence[tuple[int, int]] | None, x: Index, y: Index) -> Array:
+    """Return the values of a job's columns: the first says that it is accepted.
 
     Parameters
     ----------
-    number
-        Columns of the job.
     job
         The job.
     share
         Its slots and sizes in the plan to begin with, None where it is not accepted.
     x
         Which of its columns are slots and sizes, shape (slots, sizes).
+    y
+        Which of them are its size, shape (sizes,), empty if it may have several.
     """
-    values = np.zeros(number)
+    values = np.zeros(1 + x.size + y.size)
     if share:
         values[0] = 1.0
         t, k = np.array(share).T
         values[x[t, k]] = 1.0
-        if x.size + 1 < number:
-            values[x.size + 1 + k[0]] = 1.0
+        if y.size:
+            values[y[k[0]]] = 1.0
     return values
+
+
+def columns_of(jobs: Sequence[Planned]) -> int:
+    """Return the number of columns that jobs add to a program."""
+    return sum(map(_size, jobs))
 
 
 def _size(job: Planned) -> int:

@@ -89,7 +89,9 @@ def receive_job(channel: socket.socket) -> tuple[str, bytes, bool] | None:
     content = _receive(channel, name_length + length)
     if content is None:
         return None
-    return content[:name_length].decode(), bytes(content[name_length:]), says_limit
+    # A view: a slice would be a second copy of a body that may be large.
+    body = bytes(memoryview(content)[name_length:])
+    return content[:name_length].decode(), body, says_limit
 
 
 def _receive(channel: socket.socket, length: int) -> bytearray | None:

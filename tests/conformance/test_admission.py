@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from random import Random
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +14,8 @@ from alloc.models.admission import admission_data
 from alloc.problems.allocation.instance import Instance, Tenant
 from alloc.problems.allocation.solution import Assignment, Schedule
 from alloc.result import Limits
-from alloc.schedulers import make_scheduler
+from alloc.schedulers import exact_admission, make_scheduler
+from alloc.schedulers.joint_promises import columns_of
 from alloc.schedulers.state import ClusterState, Decision
 from alloc.simulation import simulate
 from alloc.simulation.metrics import metrics_of
@@ -408,6 +410,39 @@ def test_the_exact_test_accepts_the_best_of_all_that_ask_at_once(elasticity: Ela
         assert metrics_of(done).value == pytest.approx(best.objective)
         better += metrics_of(done).value > metrics_of(simulate(asked, "elasticflow")).value
     assert better
+
+
+def test_what_a_program_leaves_out_within_its_gap_is_let_in_where_there_is_room() -> None:
+    """The least job was refused beside five free GPUs: the gap of the rest is worth more."""
+    rigid = (Configuration((TaskGroup("worker", 3, 1000),), 3.0),)
+    asked = instance(
+        job("hopeless", 6, 3, weight=1e9, table=TABLE[:1]),
+        job("great", 3, 1, weight=1e9, table=rigid, elasticity="moldable"),
+        job("least", 1.1, 1, weight=1e-9, table=TABLE),
+        gpus=8,
+    )
+    done = simulate(asked, "exact-admission")
+    assert set(done.schedule.unplaced) == {"hopeless"}
+    assert not done.late
+
+
+def test_a_program_that_would_not_keep_its_time_is_not_begun(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Two jobs of 4,000 slots and 8 sizes: HiGHS took 7.5 CPU seconds for a limit of 0.5."""
+    begun: list[int] = []
+
+    def program(promised: Any, asking: Any, *arguments: Any, **named: Any) -> None:
+        begun.append(columns_of(asking))
+
+    monkeypatch.setattr(exact_admission, "plan_together", program)
+    table = tuple(Configuration((TaskGroup("worker", k, 1000),), float(k)) for k in range(1, 9))
+    for hours in (4, 4000):
+        made = [job(name, 10 * hours, hours, table=table) for name in "abcd"]
+        policy = make_scheduler("exact-admission")
+        done = simulate(instance(*made, gpus=8).replace(slot_s=HOUR), policy, max_time_s=HOUR)
+        assert done.schedule.unplaced
+    assert begun == [4 * 4 * 8]
 
 
 @pytest.mark.parametrize("name", ["elasticflow", "exact-admission", "chronus"])

@@ -6,6 +6,7 @@ import math
 import os
 import subprocess
 import sys
+import zipfile
 from dataclasses import replace
 from importlib.metadata import EntryPoint
 from pathlib import Path
@@ -201,6 +202,45 @@ taken = third_party_announced:taken
 steps = third_party_objective:steps
 """
     run(script, announce(tmp_path, points))
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        "str(folder)",
+        "folder",
+        "str(folder / 'old.egg')",
+        "str(folder / 'packed.whl')",
+        "str(folder / 'packed.EGG')",
+        "str(folder / 'capitals')",
+    ],
+)
+def test_whatever_importlib_finds_is_found(tmp_path: Path, place: str):
+    """A path that is no text on `sys.path` was an error, and capitals were overlooked."""
+    head = "Metadata-Version: 2.1\nName: third\nVersion: 1.0\n"
+    files = {"METADATA": head, "PKG-INFO": head, "entry_points.txt": POINTS}
+    about = {
+        "third.egg-info": tmp_path,
+        "EGG-INFO": tmp_path / "old.egg",
+        "THIRD-1.0.DIST-INFO": tmp_path / "capitals",
+    }
+    for name, folder in about.items():
+        (folder / name).mkdir(parents=True)
+        for file, content in files.items():
+            (folder / name / file).write_text(content)
+    for archive, name in (("packed.whl", "third-1.0.dist-info"), ("packed.EGG", "EGG-INFO")):
+        with zipfile.ZipFile(tmp_path / archive, "w") as packed:
+            for file, content in files.items():
+                packed.writestr(f"{name}/{file}", content)
+    script = f"""
+import sys
+from pathlib import Path
+folder = Path({str(tmp_path)!r})
+sys.path.append({place})
+from alloc.plugins import announced
+assert announced("alloc.schedulers") == {{"theirs": "alloc.schedulers.fifo:Fifo"}}
+"""
+    run(script, dict(os.environ))
 
 
 @pytest.mark.parametrize(
