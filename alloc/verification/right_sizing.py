@@ -177,10 +177,7 @@ def _check_sites(problem: PlanningProblem, totals: PlanAccount) -> Iterator[Viol
                     if at != site.name:
                         continue
                     offer = problem.offers[problem.offer_index[name]]
-                    each = (
-                        offer.busy_kw * site.pue if field == "power_kw" else getattr(offer, field)
-                    )
-                    used += float(count[quarter]) * each
+                    used += float(count[quarter]) * offer.takes_up(field, site.pue)
                 if _exceeds(used, limit):
                     yield Violation(
                         field,
