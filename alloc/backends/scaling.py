@@ -104,11 +104,14 @@ class Scaling:
             ranges = model.upper - model.lower
             largest = 1.0 / powers_of_two(np.maximum(ranges, 1.0))
             columns = np.where(np.isfinite(ranges), np.minimum(columns, largest), columns)
+            # What is little at most must not make the unit of a row, however large its entry is.
+            little = ~model.integer & (beside == 0.0) & (ranges > 0.0) & (ranges < _SMALLEST)
+            columns[little] = 1.0 / powers_of_two(ranges[little])
             # Rows of continuous columns alone follow these, and columns in no other row, them.
             scaled = entries.largest_of_rows(free * columns[entries.columns])
             rows = np.where(has_whole, rows, factors(scaled))
-            sizes = entries.largest_of_columns(entries.sizes * rows[entries.rows])
-            alone = factors(sizes, _LARGEST_COLUMN)
+            amounts = entries.sizes * columns[entries.columns] * rows[entries.rows]
+            alone = columns * factors(entries.largest_of_columns(amounts), _LARGEST_COLUMN)
             columns = np.where(model.integer | (beside > 0.0), columns, alone)
         objective = power_of_two(float(np.abs(model.cost * columns).max(initial=0.0)))
         # Tolerances would hide what costs little a unit and has many: it comes in larger units.

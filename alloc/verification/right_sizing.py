@@ -45,14 +45,15 @@ def verify_plan(problem: PlanningProblem, plan: Plan) -> list[Violation]:
     if unknown:
         return unknown
     totals = account(problem, plan, bands)
+    scale = min(1.0, _largest_demand(problem))
     return [
         *_check_orders(problem, plan),
-        *_check_rentals(problem, plan),
+        *_check_rentals(problem, plan, scale),
         *_check_sites(problem, totals),
         *_check_shares(problem, plan),
         *_check_demand(problem, plan, bands),
         *_check_waived(problem, plan),
-        *_check_room(totals, min(1.0, _largest_demand(problem))),
+        *_check_room(totals, scale),
         *_check_carbon(problem, totals),
         *_check_budgets(problem, totals),
     ]
@@ -129,7 +130,8 @@ def _check_orders(problem: PlanningProblem, plan: Plan) -> Iterator[Violation]:
             )
 
 
-def _check_rentals(problem: PlanningProblem, plan: Plan) -> Iterator[Violation]:
+def _check_rentals(problem: PlanningProblem, plan: Plan, scale: float) -> Iterator[Violation]:
+    """`scale`: as for room; of a host less may be asked for than a millionth."""
     rented: dict[tuple[str, str, Moment], float] = defaultdict(float)
     for rental in plan.rentals:
         offer = problem.offers[problem.offer_index[rental.offer]]
@@ -149,7 +151,7 @@ def _check_rentals(problem: PlanningProblem, plan: Plan) -> Iterator[Violation]:
         share = 1.0
         if offer.terms == "spot" and scenario.spot_availability:
             share = scenario.spot_availability[moment[1]]
-        if _exceeds(hosts, offer.most_hosts * share):
+        if _exceeds(hosts, offer.most_hosts * share, scale / offer.gpus):
             yield Violation(
                 "most_hosts",
                 (name, site),
@@ -177,10 +179,7 @@ def _check_sites(problem: PlanningProblem, totals: PlanAccount) -> Iterator[Viol
                     if at != site.name:
                         continue
                     offer = problem.offers[problem.offer_index[name]]
-                    each = (
-                        offer.busy_kw * site.pue if field == "power_kw" else getattr(offer, field)
-                    )
-                    used += float(count[quarter]) * each
+                    used += float(count[quarter]) * offer.takes_up(field, site.pue)
                 if _exceeds(used, limit):
                     yield Violation(
                         field,

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
 from alloc.models.right_sizing.margins import Destination, Margin, margins_of
+from alloc.models.right_sizing.parts import HostGroup, Level, Mode, Pool, PowerKind, RentalOption
 from alloc.models.right_sizing.units import unit_of
 from alloc.problems.right_sizing.bands import Bands, bands_of
 from alloc.problems.right_sizing.demand import JobClass
@@ -26,6 +26,7 @@ from alloc.problems.right_sizing.headroom import (
 )
 from alloc.problems.right_sizing.offers import HostOffer
 from alloc.problems.right_sizing.problem import PlanningProblem
+from alloc.problems.right_sizing.sites import SITE_LIMITS, Site
 
 Array = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -33,112 +34,6 @@ Ints = npt.NDArray[np.int64]
 _BEYOND_USE = 1e-6
 """Part by which a host of more GPUs than its pool is ever asked for still exceeds that: for
 rounding, and so little that a part of a host opens no more than that part of the pool."""
-
-
-@dataclass(frozen=True)
-class Pool:
-    """GPUs of one type at one site; firm and spot hosts apart."""
-
-    gpu_type: str
-    site: int
-
-
-@dataclass(frozen=True, eq=False)
-class HostGroup:
-    """Hosts of one offer at one site that can be in service: ordered, or owned already.
-
-    Parameters
-    ----------
-    offer, site, pool
-        Positions.
-    owned
-        Hosts owned in each quarter, shape (quarters,).
-    can_order
-        Whether more can be ordered.
-    """
-
-    offer: int
-    site: int
-    pool: int
-    owned: Array
-    can_order: bool
-
-
-@dataclass(frozen=True)
-class Mode:
-    """One mode in which jobs of a class run: an option in a pool, on firm or on spot hosts.
-
-    Parameters
-    ----------
-    job_class, option, pool, spot
-        Positions, and the kind of hosts.
-    gpus_per_unit
-        GPUs busy for a unit of the class's demand (GPUs of its leanest option), with the overhead
-        on spot hosts.
-    room
-        GPUs of the pool needed for a busy GPU: headroom times tightening.
-    """
-
-    job_class: int
-    option: int
-    pool: int
-    spot: bool
-    gpus_per_unit: float
-    room: float
-
-
-@dataclass(frozen=True)
-class RentalOption:
-    """An offer by the hour at a site."""
-
-    offer: int
-    site: int
-    pool: int
-    spot: bool
-    gpus: int
-    price: float
-    most: float
-
-
-@dataclass(frozen=True)
-class PowerKind:
-    """Hosts of a pool that draw the same power per busy GPU beyond what they draw idle.
-
-    Parameters
-    ----------
-    pool
-        Position of the pool.
-    kw_per_gpu
-        kW with cooling for a busy GPU.
-    host_groups
-        Positions of the host_groups.
-    """
-
-    pool: int
-    kw_per_gpu: float
-    host_groups: tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class Level:
-    """Hosts of one size in a pool; sizes of a pool group largest first.
-
-    Parameters
-    ----------
-    pool
-        Position of the pool.
-    gpus
-        GPUs of a host, as far as they are of use.
-    step
-        GPUs of a host beyond those of the next smaller size.
-    host_groups
-        Positions of the host_groups with hosts of this size.
-    """
-
-    pool: int
-    gpus: float
-    step: float
-    host_groups: tuple[int, ...]
 
 
 class SizingData:
@@ -156,8 +51,8 @@ class SizingData:
     like
         Data of a problem that differs in its scenarios only, whose bands and pools to take.
     spared
-        Whether owned hosts that may fail are left out from the start: where there are billions of
-        hosts, bounds do without spare ones, and plans cannot.
+        Whether there is room for the hosts that orders are rounded up by, and owned hosts that may
+        fail are left out: where there are billions of hosts, bounds do without, and plans cannot.
     """
 
     def __init__(
@@ -188,6 +83,10 @@ class SizingData:
         """Fraction of spot hosts to be had, shape (scenarios, quarters)."""
         self.probability = np.array([s.probability for s in problem.scenarios])
         self.discount = np.array([problem.discount(t) for t in range(self.num_quarters)])
+        self.rounded_up = 1 + problem.failures if self.host_unit > 1 else 0
+        """Hosts that come on top of each order: for rounding, and those that are spare."""
+        self.kept_free = self.rounded_up if spared else 0
+        """Hosts for which there must be room beside each order."""
         self._owned = self._owned_hosts(problem.failures if spared else 0)
         self.pools: tuple[Pool, ...] = self._pools()
         self._pool_of = {(p.gpu_type, p.site): i for i, p in enumerate(self.pools)}
@@ -269,12 +168,23 @@ class SizingData:
                     and offer.most_hosts != 0
                     and offer.lead_time_quarters < self.num_quarters
                     and (offer.gpu_type, s) in wanted
+                    and not (self.kept_free and self._is_scarce(offer, site))
                 )
                 if can_order or (i, s) in self._owned:
                     owned = self._owned.get((i, s), np.zeros(self.num_quarters))
                     pool = self._pool_of[offer.gpu_type, s]
                     found.append(HostGroup(i, s, pool, owned, can_order))
         return tuple(found)
+
+    def _is_scarce(self, offer: HostOffer, site: Site) -> bool:
+        """Return whether there is less room than for a unit of hosts.
+
+        A solver hardly tells so few from none, and those that come on top would be many of them.
+        """
+        if offer.most_hosts is not None and offer.most_hosts < self.host_unit:
+            return True
+        limits = ((getattr(site, field), offer.takes_up(field, site.pue)) for field in SITE_LIMITS)
+        return any(limit is not None and limit < each * self.host_unit for limit, each in limits)
 
     def _rental_options(self) -> tuple[RentalOption, ...]:
         found = []

@@ -12,6 +12,7 @@ from scipy import sparse
 from alloc.model_builder import ModelBuilder
 from alloc.models.right_sizing.blocks import BOUND_SLACK
 from alloc.models.right_sizing.data import Array, Ints, SizingData
+from alloc.problems.right_sizing.sites import SITE_LIMITS
 
 Flags = npt.NDArray[np.bool_]
 
@@ -118,8 +119,10 @@ class _Builder:
             limit = data.offer(group).most_hosts
             for t in range(quarters):
                 if group.can_order and data.in_service(k, t):
-                    useful = data.max_ordered(k)
-                    most[k, t] = useful if limit is None else min(useful, limit / data.host_unit)
+                    useful: float = data.max_ordered(k)
+                    if limit is not None:
+                        useful = min(useful, (limit - data.kept_free) / data.host_unit)
+                    most[k, t] = useful
         order = np.full(shape, -1, dtype=np.int64)
         order[most > 0] = self.model.columns(
             int((most > 0).sum()), most[most > 0], integer=data.host_unit == 1
@@ -148,24 +151,21 @@ class _Builder:
     def _room(self, hosts: Ints) -> None:
         """(C2) rack units, (C3) ports and (C4) power of each site hold its hosts."""
         data = self.data
-        for name, field in (("C2", "rack_units"), ("C3", "ports"), ("C4", "power_kw")):
+        beside = data.kept_free / data.host_unit * self.quarters
+        for name, field in zip(("C2", "C3", "C4"), SITE_LIMITS, strict=True):
             for s, site in enumerate(data.problem.sites):
                 limit = getattr(site, field)
                 if limit is None:
                     continue
                 each = [
-                    (k, self._each(k, field)) for k, a in enumerate(data.host_groups) if a.site == s
+                    (k, data.offer(group).takes_up(field, site.pue) * data.host_unit)
+                    for k, group in enumerate(data.host_groups)
+                    if group.site == s
                 ]
+                limit -= beside * sum(value for k, value in each if data.host_groups[k].can_order)
                 for t in range(self.quarters):
                     entries = [(int(hosts[k, t]), value) for k, value in each if value > 0]
                     self.model.row(name, entries, upper=float(limit))
-
-    def _each(self, group: int, field: str) -> float:
-        offer = self.data.offer(self.data.host_groups[group])
-        if field == "power_kw":
-            site = self.data.problem.sites[self.data.host_groups[group].site]
-            return offer.busy_kw * site.pue * self.data.host_unit
-        return float(getattr(offer, field)) * self.data.host_unit
 
     def _usable(self, hosts: Ints, usable: Ints) -> tuple[Ints, Ints, Ints]:
         """(C5)-(C7) The usable GPUs of a pool are those of its hosts less the spare ones."""

@@ -41,6 +41,7 @@ def read_plan(
     ]
     rentals = _rentals(data, blocks, running)
     running = np.where(running > _LEAST, running * blocks.scale, 0.0)
+    _serve_all_but_waived(blocks, running, [s.name in waived for s in problem.scenarios])
     _serve_the_rest(data, blocks, running)
     shares = _shares(data, blocks, running)
     unserved = _unserved(data, blocks, running)
@@ -51,6 +52,13 @@ def read_plan(
         tuple(sorted(shares, key=lambda r: (r.scenario, r.quarter, r.band))),
         tuple(sorted(unserved, key=lambda r: (r.scenario, r.quarter))),
     )
+
+
+def _serve_all_but_waived(blocks: Blocks, running: Array, waived: list[bool]) -> None:
+    """Leave nothing unserved in other scenarios; a solver's tolerance leaves 1e-8 of a unit."""
+    short = blocks.columns.short[blocks.columns.short >= 0]
+    for w in np.flatnonzero(~np.array(waived)).tolist():
+        running[w][:, short] = 0.0
 
 
 def _serve_the_rest(data: SizingData, blocks: Blocks, running: Array) -> None:
@@ -87,10 +95,8 @@ def _orders(data: SizingData, first: FirstStage, values: Array) -> Iterator[Orde
         for t in range(data.num_quarters):
             column = first.order[k, t]
             count = round(float(values[column]) * data.host_unit) if column >= 0 else 0
-            if count > 0 and data.host_unit > 1:
-                # Of so many a few more cost nothing: for rounding, and those that are spare.
-                count += 1 + problem.failures
             if count > 0:
+                count += data.rounded_up
                 yield Order(offer, site, t, count)
 
 

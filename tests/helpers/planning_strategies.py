@@ -61,11 +61,11 @@ def with_money(problem: PlanningProblem, factor: float) -> PlanningProblem:
     )
 
 
-def with_demand(problem: PlanningProblem, factor: float) -> PlanningProblem:
+def with_demand(problem: PlanningProblem, factor: float, *, limits: bool = True) -> PlanningProblem:
     """Return a problem with all demand and margins multiplied by a factor.
 
-    From 1 on, what limits a plan grows too; numbers of hosts to be had, that end at a million, are
-    no limit beyond it.
+    From 1 on, what limits a plan grows too, if `limits` says so; numbers of hosts to be had, that
+    end at a million, are no limit beyond it.
     """
     replace = dataclasses.replace
     scaled = problem.replace(
@@ -78,7 +78,7 @@ def with_demand(problem: PlanningProblem, factor: float) -> PlanningProblem:
         ),
         tightening=tuple(replace(t, margin=t.margin * factor) for t in problem.tightening),
     )
-    if factor <= 1:
+    if factor <= 1 or not limits:
         return scaled
 
     def times(limit: float | None) -> float | None:

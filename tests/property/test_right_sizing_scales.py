@@ -61,6 +61,20 @@ def test_no_bound_is_above_any_plan_at_any_scale(demand, data, money):
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("demand", [1e9, 1e12])
+@settings(max_examples=40, deadline=None, suppress_health_check=CHECKS)
+@given(problems())
+def test_orders_that_are_rounded_up_keep_limits_of_a_few_hosts(demand, problem):
+    """Beside billions of hosts there are offers of two, and sites with room for four."""
+    free = problem.replace(budget=None, quarter_budgets=(), carbon_caps_kg=())
+    found = answers(with_demand(free, demand, limits=False))
+    costs = [one.certificate.objective for one in found if one.solution is not None]
+    for one in found:
+        assert one.certificate.status != "infeasible" or not costs
+        assert not costs or one.certificate.bound <= min(costs) * (1 + ROUNDING)
+
+
+@pytest.mark.long
 @settings(max_examples=12, deadline=None, suppress_health_check=CHECKS)
 @given(st.data(), st.sampled_from(SCALES))
 def test_a_currency_is_only_a_factor(data, money):

@@ -155,6 +155,10 @@ class HostOffer:
         """Return whether it is offered at a site."""
         return not self.sites or site in self.sites
 
+    def takes_up(self, field: str, pue: float) -> float:
+        """Return what a host takes up of a site's ``rack_units``, ``ports`` or ``power_kw``."""
+        return self.busy_kw * pue if field == "power_kw" else float(getattr(self, field))
+
 
 @dataclass(frozen=True)
 class Owned:

@@ -8,6 +8,8 @@ from alloc.errors import InstanceError
 from alloc.problems.right_sizing.series import Series, require_hourly
 from alloc.units import require_finite, require_non_negative
 
+SITE_LIMITS = "rack_units", "ports", "power_kw"
+"""What hosts take up at a site."""
 _MAX_PUE = 10.0
 _MAX_CARBON = 10.0
 """Carbon dioxide of a kWh, kg, beyond which it is surely in grams; lignite emits 1.2 kg."""

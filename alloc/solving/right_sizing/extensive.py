@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 
 from alloc.backends import SolverOptions, highs
@@ -37,11 +35,6 @@ def solve_extensive(
     infeasible = raw.status == "infeasible"
     plan = None if raw.values is None else _read(data, form, raw.values)
     bound = raw.bound * unit
-    if plan is not None and data.problem.failures and not data.spares:
-        spared = SizingData(data.problem, spared=True)
-        form = extensive(spared, unit=unit)
-        again = search_and_solve(form.model, replace(options, time_limit_s=settings.seconds_left()))
-        plan = None if again.values is None else _read(spared, form, again.values)
     return Outcome(plan, bound, proof, BACKEND, highs.version(), raw.limit, infeasible)
 
 

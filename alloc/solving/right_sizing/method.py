@@ -155,6 +155,30 @@ def _solve(
     start: Plan | None,
     progress: Watch | None,
 ) -> Outcome[Plan]:
+    found = _search(data, settings, gap, method, start, progress)
+    if found.limit == "interrupt" or _is_plan(data, found):
+        return found
+    # The bound holds, and so many hosts cannot be rounded within the limits.
+    spared = SizingData(data.problem, spared=True)
+    again = _search(spared, settings, gap, method, start, progress)
+    plan = again.solution if _is_plan(spared, again) else None
+    return replace(found, solution=plan, limit=again.limit)
+
+
+def _is_plan(data: SizingData, found: Outcome[Plan]) -> bool:
+    """Return whether rounding has left a plan as it must be, where hosts are rounded."""
+    plan = found.solution
+    return plan is None or not data.rounded_up or not verify_plan(data.problem, plan)
+
+
+def _search(
+    data: SizingData,
+    settings: Settings,
+    gap: float,
+    method: Method,
+    start: Plan | None,
+    progress: Watch | None,
+) -> Outcome[Plan]:
     columns = len(data.modes) * data.bands.count * data.probability.size * data.num_quarters
     if method == "extensive" or (method == "auto" and columns <= _MAX_COLUMNS):
         return solve_extensive(data, settings, gap, start)

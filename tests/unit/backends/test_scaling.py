@@ -299,6 +299,23 @@ def test_no_column_comes_in_units_of_more_than_all_of_it() -> None:
     assert raw.values == pytest.approx([0.0, 9.0, 0.0])
 
 
+def test_what_is_little_at_most_does_not_make_the_unit_of_a_row() -> None:
+    """An entry of 3e7, of which 3e-7 can be had, once hid what is asked for: 0 was optimal."""
+    model = ArrayModel(
+        sense="min",
+        cost=np.array([3.0, 1e8]),
+        matrix=sparse.csr_array(np.array([[0.04, 3e7]])),
+        row_lower=np.array([0.02]),
+        row_upper=np.array([np.inf]),
+        lower=np.zeros(2),
+        upper=np.array([350.0, 3e-7]),
+        integer=np.zeros(2, dtype=bool),
+    )
+    raw = highs.solve(model, EXACT)
+    assert raw.objective == pytest.approx(0.02 * 1e8 / 3e7)
+    assert raw.bound <= raw.objective * (1 + 1e-7)
+
+
 def test_an_operation_at_large_prices_is_not_refused_as_a_whole() -> None:
     """HiGHS once called ten times the optimum optimal: hosts cost 4e-9 of a refusal, each."""
     family = FAMILIES["operation-scaled"]

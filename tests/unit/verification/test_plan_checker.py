@@ -229,3 +229,19 @@ def test_claims_are_recomputed():
     assert codes(check_claims(judged, lie, objective)) == ["bound"]
     with pytest.raises(InstanceError, match="the result is for the instance with fingerprint"):
         check_claims(problem(budget=1e6), result, objective)
+
+
+def test_what_is_missing_of_a_billionth_of_the_demand_is_found() -> None:
+    """No room, and no spot hosts, for jobs that need a billionth of a GPU."""
+    spot = HostOffer("spot", A, "spot", 8.0, ("cloud",), 2)
+    batch = JobClass("batch", (JobOption("a", 1, 2.0),), interruptible=True)
+    scenario = Scenario("only", 1.0, {"batch": (1e-9,)}, (0.0,))
+    little = PlanningProblem(
+        "little", "EUR", 1, (spot,), (Site("cloud"),), (batch,), (scenario,), bands=1
+    )
+    jobs = Share("only", 0, 0, "batch", 0, "cloud", True, 1e-9)
+    nowhere = verify_plan(little, Plan((), (), (), (jobs,), ()))
+    assert [violation.code for violation in nowhere] == ["room"]
+    rental = Rental("only", 0, 0, "spot", "cloud", 1e-8)
+    rented = verify_plan(little, Plan((), (), (rental,), (jobs,), ()))
+    assert [violation.code for violation in rented] == ["most_hosts"]
