@@ -171,6 +171,8 @@ def test_a_plan_that_ended_by_its_time_is_near_enough_at_more(limit: Limit | Non
     ended = plan_and_replay(problem(), _scripted([cheap, cheap, near]), REPLAY)
     assert ended.outcome == "holds"
     assert (len(ended.iterations) == 2) == (limit == "time")
+    said = "costs 3.0 % more than the first bound: no cheaper one is sought" in ended.sentence
+    assert said == (limit == "time")
 
 
 @pytest.mark.parametrize("gang", [8, 32])
