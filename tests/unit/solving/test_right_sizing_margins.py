@@ -227,8 +227,11 @@ def test_parts_of_a_margin_are_one_for_each_band():
     for bands, factor in (((0.5, 0.2), 1.0), ((1.0, 2.0), 1.0), ((1.0,), 2.0)):
         with pytest.raises(InstanceError, match="1 at most and in one of them"):
             kept(*bands, factor=factor)
-    with pytest.raises(InstanceError, match="bands"):
-        kept(-0.5, 1.0)
+    for wrong in (-0.5, float("nan")):
+        with pytest.raises(InstanceError, match="bands"):
+            kept(wrong, 1.0)
+    with pytest.raises(InstanceError, match=r"a margin of 0; .* goes with a margin only"):
+        Tightening("train", "a100", "north", bands=(1.0, 0.5))
     with pytest.raises(
         InstanceError, match="bands has 2 values, and the hours of a week fall into 1"
     ):
