@@ -203,6 +203,8 @@ def test_a_margin_of_the_night_is_kept_by_night_only(method):
         kept = Tightening("train", "a100", "cloud", margin=16.0, bands=bands)
         found = right_size(base.replace(tightening=(kept,)), limits=Limits(gap=1e-7), method=method)
         assert found.certificate.verified
+        said = any("in 1 pool only a part of it in some hours" in a for a in found.assumptions)
+        assert said == (bool(bands) and min(bands) < 1)
         return found.certificate.objective
 
     none = right_size(base, limits=Limits(gap=1e-7), method=method).certificate.objective
