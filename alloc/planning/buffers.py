@@ -250,7 +250,7 @@ def raise_buffers(
         Whether any buffer was raised: then a plan that costs more is the one worth a replay.
     """
     short = [one for one in tightest_by_band(every) if knowledge.missing(one) > 0]
-    operations = _most_asking(knowledge, problem, short)
+    operations = _largest_asked(knowledge, problem, short)
     pools = {operation.pool for operation in operations}
     there = [operation for operation in every if operation.pool in pools]
     raised = False
@@ -286,7 +286,7 @@ def _beyond(knowledge: Knowledge, problem: PlanningProblem, operation: Operation
     return max(asked - reserved_gpus(problem, operation), 0.0)
 
 
-def _most_asking(
+def _largest_asked(
     knowledge: Knowledge, problem: PlanningProblem, operations: Iterable[Operation]
 ) -> list[Operation]:
     """Return of each pool and quarter the operation with the largest buffer."""

@@ -11,6 +11,7 @@ from typing import Protocol, TypeVar
 from alloc.errors import InstanceError, nearest
 from alloc.problems.right_sizing.demand import JobClass, Scenario
 from alloc.problems.right_sizing.goals import ServiceGoal
+from alloc.problems.right_sizing.headroom import with_margins_by_hour
 from alloc.problems.right_sizing.offers import HostOffer, Owned
 from alloc.problems.right_sizing.problem import PlanningProblem
 from alloc.problems.right_sizing.series import Series
@@ -414,9 +415,10 @@ def apply_all(problem: PlanningProblem, changes: Sequence[Change]) -> PlanningPr
     InstanceError
         If a change names what is not there, or leaves a problem that is none.
     """
+    changed = problem
     for change in changes:
-        problem = change.apply(problem)
-    return problem
+        changed = change.apply(changed)
+    return with_margins_by_hour(changed, problem)
 
 
 def _percent(factor: float) -> str:

@@ -15,7 +15,7 @@ from alloc.planning.report import PLAN_LIMITS, solve_plan
 from alloc.problems.right_sizing.accounting import account
 from alloc.problems.right_sizing.bands import bands_of
 from alloc.problems.right_sizing.demand import JobClass
-from alloc.problems.right_sizing.headroom import require_goals_can_be_kept
+from alloc.problems.right_sizing.headroom import require_goals_can_be_kept, with_margins_by_hour
 from alloc.problems.right_sizing.plan import Plan
 from alloc.problems.right_sizing.problem import PlanningProblem
 from alloc.result import Limits, Result
@@ -145,7 +145,7 @@ def in_energy(problem: PlanningProblem) -> PlanningProblem:
     """
     bands = bands_of(problem)
     prices = bands.energy_price + problem.carbon_price_per_kg * bands.carbon
-    return problem.replace(
+    counted = problem.replace(
         carbon_price_per_kg=0.0,
         carbon_caps_kg=(),
         sites=tuple(
@@ -161,6 +161,7 @@ def in_energy(problem: PlanningProblem) -> PlanningProblem:
             for job_class, row in zip(problem.classes, bands.arrivals, strict=True)
         ),
     )
+    return with_margins_by_hour(counted, problem)
 
 
 def _goal_points(

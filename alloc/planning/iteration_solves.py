@@ -34,9 +34,12 @@ _FEW_CHOICES = 100
 # finds how many jobs go where, the others mend what it lacks.
 _FIRST_TIME = 0.4
 _MENDING_TIME = 0.6
-# Part of the time of an iteration that a solve is given in any case: in less, a plan of a thousand
-# hosts is not even mended.
+# Part of the time of an iteration that a solve is given at least, or all that is left: in less, a
+# plan of a thousand hosts is not even mended.
 _LEAST_TIME = 0.15
+# Part of it that a solve is given where nothing is left, for those before took longer than they
+# were to: a solver is not asked for an answer in no time at all.
+_OVERTIME = 0.02
 # Part of it that must be left for another solve to be worth beginning.
 _ANOTHER_TIME = 0.1
 # Part of it that must be left for other places to be worth trying: what is left then gives a plan
@@ -111,7 +114,8 @@ class IterationSolves:
         """
         seconds = self.seconds
         if seconds is not None:
-            seconds = max(part * self._left(), _LEAST_TIME * seconds)
+            left = self._left()
+            seconds = max(part * left, min(left, _LEAST_TIME * seconds), _OVERTIME * seconds)
         result = self.solve(problem, start, seconds)
         if not self._solved or result.solution is not None:
             self._solved.append((problem, result))

@@ -304,8 +304,14 @@ def _worth_another(iterations: Sequence[Iteration]) -> bool:
         return True
     if held and one.cost > (1 - _LITTLE) * min(held):
         return False
-    near = _NEAR_BY_TIME if one.result.certificate.limit == "time" else _NEAR
-    return one.cost > (1 + near) * iterations[0].result.certificate.bound
+    return not _is_near(iterations)
+
+
+def _is_near(iterations: Sequence[Iteration]) -> bool:
+    """Return whether the last plan is so near the first bound that no cheaper one is sought."""
+    last = iterations[-1]
+    near = _NEAR_BY_TIME if last.result.certificate.limit == "time" else _NEAR
+    return last.cost <= (1 + near) * iterations[0].result.certificate.bound
 
 
 def _ended(iterations: Sequence[Iteration], settings: ReplaySettings) -> Replayed:
@@ -347,14 +353,20 @@ def _holds_sentence(iterations: tuple[Iteration, ...], settings: ReplaySettings)
     replications = " to ".join(f"{count}" for count in counts[:1] + counts[1:][-1:])
     number = next(i for i, one in enumerate(iterations, start=1) if one is best)
     after = "at once" if number == 1 else f"in iteration {number}"
-    count = len(iterations)
+    count, near = len(iterations), ""
     more = f" ({count} iterations; this plan is the cheapest that holds)" if count > number else ""
+    if number == count > 1 and _is_near(iterations):
+        bound = iterations[0].result.certificate.bound
+        dearer = max(best.cost / bound - 1, 0.0) if bound > 0 else 0.0
+        near = (
+            f"; it costs {100 * dearer:.1f} % more than the first bound: no cheaper one is sought"
+        )
     return (
         f"all {goals} goals replayed with {settings.scheduler} hold {after}{more}, by the mean of "
         f"{replications} replications, {sure} of them in its whole 95 % interval, in the "
         f"{settings.regimes} tightest regimes of every pool, and the tightest of each class that "
         f"comes in none of these, by draws that the plan was not made "
-        f"by{_about(iterations[0], number, best)}{_not_replayed(best)}{_never_start(best)}."
+        f"by{near}{_about(iterations[0], number, best)}{_not_replayed(best)}{_never_start(best)}."
     )
 
 

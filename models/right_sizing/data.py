@@ -12,15 +12,18 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+<<<<<<< HEAD
 from alloc.models.right_sizing.margins import Destination, Margin, margins_of
 from alloc.models.right_sizing.parts import HostGroup, Level, Mode, Pool, PowerKind, RentalOption
+=======
+from alloc.models.right_sizing.margins import Destination, Margin, margins_of, parts_of
+>>>>>>> r4
 from alloc.models.right_sizing.units import unit_of
 from alloc.problems.right_sizing.bands import Bands, bands_of
 from alloc.problems.right_sizing.demand import JobClass
 from alloc.problems.right_sizing.headroom import (
     KEPT_OUT,
     headroom,
-    margin_parts,
     reference_gpus,
     tightening_factors,
 )
@@ -95,19 +98,11 @@ class SizingData:
         self.modes: tuple[Mode, ...] = self._modes()
         self.destinations: tuple[Destination, ...]
         self.margins: tuple[Margin, ...]
-        self.destinations, self.margins = margins_of(
-            problem,
-            self._pool_of,
-            {(w.job_class, w.pool, w.spot) for w in self.modes},
-            self.gpu_unit,
-        )
+        may_run = {(w.job_class, w.pool, w.spot) for w in self.modes}
+        self.destinations, self.margins = margins_of(problem, self._pool_of, may_run, self.gpu_unit)
         self.with_margin = tuple(sorted({(d.pool, d.spot) for d in self.destinations}))
         """Pools with a margin, and whether it is for their spot hosts."""
-        parts = margin_parts(problem, self.bands.count)
-        self.margin_parts = tuple(
-            parts[self.pools[p].gpu_type, problem.sites[self.pools[p].site].name, spot]
-            for p, spot in self.with_margin
-        )
+        self.margin_parts = parts_of(problem, self.bands.count, self._pool_of, self.with_margin)
         """Part of its margin that each of these keeps in each band."""
         self.kinds: tuple[PowerKind, ...] = self._kinds()
         self.levels: tuple[Level, ...] = self._levels()

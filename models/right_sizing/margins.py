@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
-from alloc.problems.right_sizing.headroom import margins
+from alloc.problems.right_sizing.headroom import margin_parts, margins
 from alloc.problems.right_sizing.problem import PlanningProblem
 
 
@@ -88,3 +88,29 @@ def margins_of(
             other = () if beside < 0 else (of[beside, pool, spot],)
             kept_by[Margin(tuple(sorted((i, *other))), gpus)] = None
     return destinations, tuple(kept_by)
+
+
+def parts_of(
+    problem: PlanningProblem,
+    num_bands: int,
+    pool_of: Mapping[tuple[str, int], int],
+    with_margin: Iterable[tuple[int, bool]],
+) -> tuple[tuple[float, ...], ...]:
+    """Return the part of its margin that each pool with one keeps in each band of hours.
+
+    Parameters
+    ----------
+    problem
+        The problem.
+    num_bands
+        Number of bands.
+    pool_of
+        Position of each pool, by GPU type and position of the site.
+    with_margin
+        Positions of pools with a margin, and whether it is for their spot hosts.
+    """
+    found = {
+        (pool_of.get((gpu_type, problem.site_index[site]), -1), spot): parts
+        for (gpu_type, site, spot), parts in margin_parts(problem, num_bands).items()
+    }
+    return tuple(found[at] for at in with_margin)

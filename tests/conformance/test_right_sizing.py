@@ -71,7 +71,7 @@ def test_all_models_and_methods_agree(data):
 
 @st.composite
 def simple_problems(draw) -> PlanningProblem:
-    """One class and no band: then work goes where it is cheapest, in order of price."""
+    """One class, equal prices at all hours: work goes where it is cheapest, in order of price."""
     size = draw(some(1, 2))
     quarters = draw(st.integers(1, 2))
     own = HostType("own", size, "a")
@@ -99,7 +99,15 @@ def simple_problems(draw) -> PlanningProblem:
         interruptible=draw(st.booleans()),
         spot_overhead=0.5,
         loss_per_job=draw(some(0.0, 0.2)),
+        hourly_profile=draw(some((1.0,), (0.5,) * 8 + (1.25,) * 16, (0.0,) * 12 + (2.0,) * 12)),
     )
+    num_bands = len(set(job_class.hourly_profile))
+
+    def kept(gpu_type: str, site: str, gpus: float, spot: bool = False) -> Tightening:
+        parts = draw(some((), (1.0, 0.5), (0.25, 1.0), (0.0, 1.0), (1.0, 0.0)))
+        bands = parts if gpus and num_bands == 2 else ()
+        return Tightening("work", gpu_type, site, margin=gpus, spot=spot, bands=bands)
+
     names = ("low", "high")
     scenarios = tuple(
         Scenario(name, 0.5, {"work": tuple(draw(some(0.25, 1.0, 2.0)) for _ in range(quarters))})
@@ -118,9 +126,9 @@ def simple_problems(draw) -> PlanningProblem:
         failures=draw(some(0, 1)),
         epsilon=draw(some(0.0, 0.5)),
         tightening=(
-            Tightening("work", "a", "east", margin=draw(some(0.0, 0.5, 1.5))),
-            Tightening("work", "b", "cloud", margin=draw(some(0.0, 1.0))),
-            Tightening("work", "a", "cloud", margin=draw(some(0.0, 0.5)), spot=True),
+            kept("a", "east", draw(some(0.0, 0.5, 1.5))),
+            kept("b", "cloud", draw(some(0.0, 1.0))),
+            kept("a", "cloud", draw(some(0.0, 0.5)), spot=True),
         ),
     )
 

@@ -1,7 +1,8 @@
 """The cheapest plan of a right-sizing problem of one class by trying all orders.
 
 For problems of the shape of `test_right_sizing.simple_problems`: hosts to buy, rented and spot
-ones, one class and no band, so that work goes where it is cheapest, in order of price.
+ones, one class, and the same prices in all bands of hours, so that in each of them work goes where
+it is cheapest, in order of price.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import itertools
 import math
 
 from alloc.problems.right_sizing import PlanningProblem
+from alloc.problems.right_sizing.bands import bands_of
 from alloc.problems.right_sizing.headroom import headroom, reference_gpus
 
 
@@ -54,8 +56,9 @@ def brute_force(problem: PlanningProblem, money: float = 1.0) -> float:
                 problem.discount(t)
                 * min(
                     sum(
-                        0.5 * serve(problem, s, t, n, s.name in waived, sent, money)
+                        0.5 * serve(problem, s, t, band, n, s.name in waived, sent, money)
                         for s in problem.scenarios
+                        for band in range(bands_of(problem).count)
                     )
                     for sent in itertools.product((False, True), repeat=3)
                 )
@@ -69,19 +72,21 @@ def serve(
     problem: PlanningProblem,
     scenario,
     quarter: int,
+    band: int,
     hosts: int,
     waived: bool,
     sent,
     money: float = 1.0,
 ) -> float:
-    """Return the money for a quarter: sources in order of their price per job.
+    """Return the money for a band of a quarter: sources in order of their price per job.
 
     `sent` says whether jobs are sent to own hosts, to rented ones, to spot hosts: each keeps its
-    margin in a quarter in which they are.
+    part of its margin in a quarter in which they are, also in a band in which none come.
     """
     job_class, gpus = problem.classes[0], reference_gpus(problem)
-    hours = problem.quarter_hours
-    left = scenario.arrivals["work"][quarter]
+    hours = float(bands_of(problem).hours[band])
+    rate = scenario.arrivals["work"][quarter] * float(bands_of(problem).arrivals[0, band])
+    left = rate
 
     def room(option, spot=False):
         return headroom(problem, job_class, option, gpus, spot)
@@ -89,7 +94,10 @@ def serve(
     usable = max(hosts - problem.failures, 0) * problem.offers[0].gpus
     busy_kwh = 0.3 / problem.offers[0].gpus * 1.2 * money * 0.2
     own, rented, spot = (
-        part.margin if part.quarter in (None, quarter) else 0.0 for part in problem.tightening
+        part.margin * (part.bands[band] if part.bands else 1.0)
+        if part.quarter in (None, quarter)
+        else 0.0
+        for part in problem.tightening
     )
     sources, total = [], 0.0
     if sent[0]:
@@ -105,8 +113,8 @@ def serve(
     if waived:
         sources.append((job_class.loss_per_job, math.inf))
     for price, most in sorted(sources):
-        rate = min(left, most)
-        total += rate * price * hours
-        left -= rate
-    rounding = 1e-12 * scenario.arrivals["work"][quarter]
+        served = min(left, most)
+        total += served * price * hours
+        left -= served
+    rounding = 1e-12 * rate
     return total if left <= rounding else math.inf

@@ -253,11 +253,11 @@ class Tightening:
                 )
         for part in self.bands:
             require_non_negative(part, where, "bands")
-        if self.bands and (self.factor != 1 or max(self.bands) != 1):
+        if self.bands and (self.factor != 1 or self.margin == 0 or max(self.bands) != 1):
             raise InstanceError(
-                f"{where}: bands is {self.bands}, with a factor of {self.factor:g}; it says which "
-                "part of a margin is kept in each band of hours, 1 at most and in one of them, and "
-                "goes with a margin only."
+                f"{where}: bands is {self.bands}, with a factor of {self.factor:g} and a margin of "
+                f"{self.margin:g}; it says which part of a margin is kept in each band of hours, 1 "
+                "at most and in one of them, and goes with a margin only."
             )
 
     @property

@@ -20,11 +20,14 @@ References
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
 
+import numpy as np
+
 from alloc.errors import InstanceError
-from alloc.problems.right_sizing.bands import expected_load
-from alloc.problems.right_sizing.demand import JobClass, MarginKey, TighteningKey
+from alloc.problems.right_sizing.bands import bands_of, expected_load
+from alloc.problems.right_sizing.demand import JobClass, MarginKey, Tightening, TighteningKey
 from alloc.problems.right_sizing.problem import PlanningProblem
 from alloc.workload.queueing import wait_in_queue
 
@@ -180,6 +183,34 @@ def margin_parts(
             before = found.get(pool, kept)
             found[pool] = tuple(max(pair) for pair in zip(before, kept, strict=True))
     return found
+
+
+def with_margins_by_hour(changed: PlanningProblem, before: PlanningProblem) -> PlanningProblem:
+    """Return a changed problem whose margins keep in every hour the part that they kept before.
+
+    Other prices, arrivals or sites may put the hours of the week into other bands. Of hours that
+    share a band now the largest part counts.
+
+    Raises
+    ------
+    InstanceError
+        If parts are given for another number of bands than there were.
+    """
+    if not any(part.bands for part in changed.tightening):
+        return changed
+    old, new = bands_of(before), bands_of(changed)
+    margin_parts(before, old.count)
+    if np.array_equal(old.of_hour, new.of_hour):
+        return changed
+
+    def moved(part: Tightening) -> Tightening:
+        if not part.bands:
+            return part
+        by_hour = np.array(part.bands)[old.of_hour]
+        parts = (by_hour[new.of_hour == band].max() for band in range(new.count))
+        return replace(part, bands=tuple(float(each) for each in parts))
+
+    return changed.replace(tightening=tuple(moved(part) for part in changed.tightening))
 
 
 def margins(problem: PlanningProblem) -> dict[MarginKey, tuple[float, ...]]:

@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 from alloc.models.right_sizing.data import SizingData
-from alloc.problems.right_sizing.headroom import ANY_POOL, KEPT_OUT, margins, tightening_factors
+from alloc.problems.right_sizing.bands import bands_of
+from alloc.problems.right_sizing.headroom import (
+    ANY_POOL,
+    KEPT_OUT,
+    margin_parts,
+    margins,
+    tightening_factors,
+)
 from alloc.problems.right_sizing.problem import PRICES, PlanningProblem
 from alloc.units import format_number
 
@@ -68,12 +75,19 @@ def _queueing(data: SizingData) -> list[str]:
         found.append(
             f"In {_counted(len(kept), 'combination')} of classes and pool, the pool keeps a margin "
             f"of up to {format_number(max(kept), 4)} GPUs in quarters in which jobs of those "
-            "classes are sent there."
+            f"classes are sent there{_in_some_hours(problem)}."
         )
     out = sum(factor >= KEPT_OUT for factor in factors)
     if out:
         found.append(f"In {_counted(out, 'combination')} of class and pool the class is kept out.")
     return found
+
+
+def _in_some_hours(problem: PlanningProblem) -> str:
+    """Return in how many pools only a part of the margin is kept in some hours, in words."""
+    parts = margin_parts(problem, bands_of(problem).count).values()
+    partly = sum(min(each) < 1 for each in parts)
+    return f"; in {_counted(partly, 'pool')} only a part of it in some hours" if partly else ""
 
 
 def _scenarios(problem: PlanningProblem) -> list[str]:

@@ -33,6 +33,8 @@ from alloc.problems.right_sizing import (
     Site,
     Tightening,
 )
+from alloc.problems.right_sizing.bands import bands_of
+from alloc.problems.right_sizing.headroom import margin_parts
 from alloc.topology import HostType
 
 EIGHT = HostType("eight", 8, "a100")
@@ -184,3 +186,40 @@ def test_a_rack_of_nothing_cannot_be_lost_nor_the_only_site_closed() -> None:
 def test_negative_amounts_are_refused(make: object) -> None:
     with pytest.raises(InstanceError, match="0 or more"):
         make()  # type: ignore[operator]
+
+
+def _parts_by_hour(problem: PlanningProblem) -> list[float]:
+    """Return which part of its margin the pool in the north keeps in each hour of the week."""
+    bands = bands_of(problem)
+    parts = margin_parts(problem, bands.count)["a100", "north", False]
+    return [parts[band] for band in bands.of_hour]
+
+
+def test_a_margin_is_kept_in_the_hours_that_it_was_kept_in() -> None:
+    """Another site, price or team may put the hours into other bands, of another number."""
+    night, day = (0.1,) * 8, (0.3,) * 16
+    dear = Site("south", energy_price_per_kwh=night + day)
+    kept = Tightening("small", "a100", "north", margin=8.0, bands=(0.25, 1.0))
+    base = BASE.replace(sites=(BASE.sites[0], dear), tightening=(kept,))
+    assert _parts_by_hour(base) == ([0.25] * 8 + [1.0] * 16) * 7
+    team = NewTeam(
+        (JobClass("early", (JobOption("a100", 1, 1.0),), hourly_profile=(5.0,) * 4 + (1.0,) * 20),),
+        {"early": (1.0, 1.0)},
+    )
+    joined = apply_all(base, [team])
+    assert bands_of(joined).count == 3
+    assert _parts_by_hour(joined) == _parts_by_hour(base)
+    # Hours that are alike now keep the largest part of any of them.
+    closed = apply_all(base, [ClosedSite("south")])
+    assert bands_of(closed).count == 1
+    assert _parts_by_hour(closed) == [1.0] * 168
+    # Whose jobs weigh most says which hours stand together where there are few bands.
+    few = joined.replace(bands=2)
+    few = few.replace(tightening=(dataclasses.replace(kept, bands=(1.0, 0.25)),))
+    more = apply_all(few, [Demand(100.0, "early")])
+    assert bands_of(more).of_hour.tolist() != bands_of(few).of_hour.tolist()
+    assert all(
+        now >= then for now, then in zip(_parts_by_hour(more), _parts_by_hour(few), strict=True)
+    )
+    with pytest.raises(InstanceError, match="bands has 2 values"):
+        apply_all(BASE.replace(tightening=(kept,)), [Demand(2.0)])

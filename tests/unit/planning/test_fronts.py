@@ -11,9 +11,7 @@ from alloc.errors import InstanceError
 from alloc.instances.stored_planning import load_stored_planning
 from alloc.planning.fronts import in_energy, pareto
 from alloc.planning.report import PlanReport, plan
-from alloc.problems.right_sizing import (
-    ServiceGoal,
-)
+from alloc.problems.right_sizing import ServiceGoal, Site, Tightening
 from alloc.problems.right_sizing.accounting import account
 from alloc.problems.right_sizing.bands import bands_of
 from alloc.result import Limits
@@ -107,3 +105,15 @@ def test_a_factor_below_any_run_time_is_left_out() -> None:
     )
     front = pareto(hurried, "goals", factors=(0.1, 1.0), limits=EXACT)
     assert [point.limit for point in front.points] == [1.0]
+
+
+def test_margins_are_kept_in_the_same_hours_where_energy_is_counted() -> None:
+    """Where carbon is counted no more, hours of clean and of dirty energy are alike."""
+    clean = Site("hall", energy_price_per_kwh=(0.1,), carbon_kg_per_kwh=(0.3,) * 8 + (0.1,) * 16)
+    kept = Tightening("tune", "a100", "hall", margin=8.0, bands=(1.0, 0.5))
+    carbon = problem(sites=(clean,), tightening=(kept,))
+    assert bands_of(carbon).count == 2
+    (counted,) = in_energy(carbon).tightening
+    assert counted == dataclasses.replace(kept, bands=(1.0,))
+    front = pareto(carbon, "energy", points=2, limits=EXACT)
+    assert front.points[-1].result.certificate.status == "optimal"

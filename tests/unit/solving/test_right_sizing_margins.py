@@ -22,6 +22,7 @@ from alloc.result import Limits
 from alloc.solving.right_sizing.check import check_out_of_sample
 from alloc.solving.right_sizing.first_stage_completion import FirstStageCompletion
 from alloc.solving.right_sizing.method import right_size
+from alloc.verification.right_sizing import verify_plan
 
 
 @pytest.mark.long
@@ -203,6 +204,8 @@ def test_a_margin_of_the_night_is_kept_by_night_only(method):
         kept = Tightening("train", "a100", "cloud", margin=16.0, bands=bands)
         found = right_size(base.replace(tightening=(kept,)), limits=Limits(gap=1e-7), method=method)
         assert found.certificate.verified
+        said = any("in 1 pool only a part of it in some hours" in a for a in found.assumptions)
+        assert said == (bool(bands) and min(bands) < 1)
         return found.certificate.objective
 
     none = right_size(base, limits=Limits(gap=1e-7), method=method).certificate.objective
@@ -211,6 +214,14 @@ def test_a_margin_of_the_night_is_kept_by_night_only(method):
         paid = sum(part * float(h) for part, h in zip(parts, hours, strict=True))
         assert cost(*parts) == pytest.approx(none + 2 * 24.0 * paid * discounts, rel=1e-6)
     assert cost() == pytest.approx(cost(1.0, 1.0), rel=1e-6)
+    # A plan that keeps less by night is refused where all of it is asked for, and only there.
+    by_day, always = (
+        base.replace(tightening=(Tightening("train", "a100", "cloud", margin=16.0, bands=bands),))
+        for bands in ((0.25, 1.0), ())
+    )
+    less = right_size(by_day, limits=Limits(gap=1e-7), method=method).solution
+    assert verify_plan(by_day, less) == []
+    assert verify_plan(always, less)
     # It is said of the pool: of two margins the larger part counts.
     two = tuple(
         Tightening(name, "a100", "cloud", margin=16.0, bands=bands)
@@ -227,8 +238,11 @@ def test_parts_of_a_margin_are_one_for_each_band():
     for bands, factor in (((0.5, 0.2), 1.0), ((1.0, 2.0), 1.0), ((1.0,), 2.0)):
         with pytest.raises(InstanceError, match="1 at most and in one of them"):
             kept(*bands, factor=factor)
-    with pytest.raises(InstanceError, match="bands"):
-        kept(-0.5, 1.0)
+    for wrong in (-0.5, float("nan")):
+        with pytest.raises(InstanceError, match="bands"):
+            kept(wrong, 1.0)
+    with pytest.raises(InstanceError, match=r"a margin of 0; .* goes with a margin only"):
+        Tightening("train", "a100", "north", bands=(1.0, 0.5))
     with pytest.raises(
         InstanceError, match="bands has 2 values, and the hours of a week fall into 1"
     ):
