@@ -12,12 +12,8 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-<<<<<<< HEAD
-from alloc.models.right_sizing.margins import Destination, Margin, margins_of
-from alloc.models.right_sizing.parts import HostGroup, Level, Mode, Pool, PowerKind, RentalOption
-=======
 from alloc.models.right_sizing.margins import Destination, Margin, margins_of, parts_of
->>>>>>> r4
+from alloc.models.right_sizing.parts import HostGroup, Level, Mode, Pool, PowerKind, RentalOption
 from alloc.models.right_sizing.units import unit_of
 from alloc.problems.right_sizing.bands import Bands, bands_of
 from alloc.problems.right_sizing.demand import JobClass
