@@ -156,7 +156,15 @@ class HostOffer:
         return not self.sites or site in self.sites
 
     def takes_up(self, field: str, pue: float) -> float:
-        """Return what a host takes up of a site's ``rack_units``, ``ports`` or ``power_kw``."""
+        """Return what a host takes up of a limit of a site.
+
+        Parameters
+        ----------
+        field
+            ``rack_units``, ``ports`` or ``power_kw`` (kW, with all GPUs busy).
+        pue
+            Power of the site over that of its hosts, 1 or more; for ``power_kw`` only.
+        """
         return self.busy_kw * pue if field == "power_kw" else float(getattr(self, field))
 
 
