@@ -16,7 +16,8 @@ from alloc.problems.project import (
 from alloc.verification.violation import Violation
 
 _ROUNDING, _ULPS = 1e-9, 4
-"""Share of the schedule's length by which times may be off, and distances of two floats at its end:
+"""Share of the schedule's length by which times may be off, or of all its run times where these are
+less since it waits for releases, and distances of two floats at its end:
 sums of floating-point numbers, each of which is rounded by half such a distance; a start and an end
 that are moved to a computer's clock are off by less than two."""
 
@@ -62,10 +63,11 @@ def _end(problem: ProjectProblem, run: ActivityRun) -> float:
 
 
 def _close(problem: ProjectProblem, plan: ProjectPlan) -> float:
-    """Return by how much times may be off, seconds: by the length, not by when it begins."""
+    """Return by how much times may be off, seconds: by what is summed, not by when it begins."""
     last = max(_end(problem, run) for run in plan.runs)
     first = min(min(job.release_s for job in problem.jobs), last)
-    return _ROUNDING * (last - first) + _ULPS * math.ulp(last)
+    work = math.fsum(_mode(problem, run).duration_s for run in plan.runs)
+    return _ROUNDING * min(last - first, work) + _ULPS * math.ulp(last)
 
 
 def _unknown(problem: ProjectProblem, plan: ProjectPlan) -> Iterator[Violation]:

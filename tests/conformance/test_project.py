@@ -417,3 +417,26 @@ def test_what_starts_too_early_is_seen_whenever_the_project_begins(begin_s, earl
     assert broken(a=starts["a"] - early_s) == {"release"}
     assert broken(b=starts["b"] - early_s) == {"precedence", "capacity"}
     assert broken(c=starts["c"] - early_s) == {"capacity"}
+
+
+def test_short_stages_long_after_the_first_job_may_not_overlap():
+    """How long nothing runs says nothing of how well the times of what runs are known."""
+    modes = (Mode(0.5, {"gpu": GPU.capacity}),)
+    jobs = (ProjectJob("first", 0.0), ProjectJob("late", 1e9))
+    activities = (
+        Activity("a", modes, (), "first"),
+        Activity("b", modes, (), "late"),
+        Activity("c", modes, (), "late"),
+    )
+    problem = ProjectProblem("far apart", activities, (GPU,), jobs)
+
+    def broken(c_s: float) -> set[str]:
+        runs = (ActivityRun("a", 0, 0.0), ActivityRun("b", 0, 1e9), ActivityRun("c", 0, c_s))
+        return {violation.code for violation in alloc.verify(problem, ProjectPlan(runs))}
+
+    assert broken(1e9 + 0.5) == set()
+    assert broken(1e9) == {"capacity"}
+    assert broken(1e9 + 0.499) == {"capacity"}
+    result = alloc.solve(problem)
+    assert result.status == "optimal"
+    assert result.objective == 1e9 + 1.0

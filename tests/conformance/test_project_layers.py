@@ -23,7 +23,7 @@ from alloc.problems.project import (
 )
 from alloc.solving.outcome import Settings
 from alloc.solving.project import layers as layers_module
-from alloc.solving.project import partial_plans
+from alloc.solving.project import partial_plans, rest_bounds
 from alloc.solving.project.layers import Layers
 from alloc.solving.project.method import _Search, schedule_project
 from alloc.solving.project.partial_plans import PartialPlans, Steps
@@ -299,6 +299,25 @@ def test_a_makespan_that_cpsat_leaves_open_is_proved_by_layers(monkeypatch, one_
     assert outcome.bound_proof == "recomputed"
 
 
+def test_a_pass_that_finds_nothing_better_is_not_made_again(monkeypatch):
+    """Its plan may be better in whole times alone: the same pass would find it for ever."""
+    problem = generate_dags(num_jobs=4, num_gpus=3, seed=2)
+    widths = list[int]()
+
+    def same(self, width, value, least):
+        widths.append(width)
+        return layers_module.Swept(search.plan, search.bound)
+
+    monkeypatch.setattr(Layers, "sweep", same)
+    search = _Search(ProjectData(problem), "makespan", Settings(20.0), lambda line: None)
+    for plan in plans_by_rule(search.data, "critical-path", quick_modes(search.data)):
+        search.take(plan)
+    search.bound = search.value / 2
+    search._sweep(PathsAndWork, to_the_end=True)
+    # Of the widest there is a pass below the value itself.
+    assert len(widths) == len(set(widths)) + 1
+
+
 def test_a_schedule_between_whole_times_is_put_on_them_before_its_value_counts():
     """Its value is no whole multiple: without that a better one would count as none."""
     jobs = tuple(ProjectJob(f"j{k}", 0.0, 1.0 + k) for k in range(3))
@@ -385,6 +404,23 @@ def test_what_no_other_plan_beats_stays(monkeypatch, columns, values):
             assert alive[k] == (not rivals.any())
         beaten += count - int(alive.sum())
     assert beaten > 100
+
+
+def test_a_layer_raises_no_more_prices_than_are_kept(monkeypatch):
+    """Tables of prices fill the memory as plans do."""
+    data = ProjectData(generate_dags(num_jobs=4, num_gpus=3, seed=2))
+    steps = Steps(data, "makespan", WholeTimes(data))
+    rest, asked_for = PathsAndWork(steps, 0.9 * data.horizon_s), list[int]()
+    monkeypatch.setattr(rest_bounds, "_MANY", 1)
+    monkeypatch.setattr(rest_bounds, "_WORTH", 0)
+
+    def none(deadline, plan, starts):
+        asked_for.append(len(plan))
+
+    monkeypatch.setattr(rest_bounds, "raised_price", none)
+    plans = rest.sharpen(steps.following(steps.begin()))
+    assert len(plans) > 0
+    assert len(asked_for) == rest.most
 
 
 def test_a_pass_holds_no_more_plans_than_its_memory(monkeypatch):

@@ -108,9 +108,11 @@ class Layers:
                 if sum(map(len, found)) > _CROWD * width:
                     together, cut = _best(PartialPlans.together(found), width * _CROWD // 2, cut)
                     found = [together]
-            if sum(map(len, found)):
-                layer = least.sharpen(self.steps.not_beaten(PartialPlans.together(found)))
-            if not sum(map(len, found)) or not len(layer):
+            layer = PartialPlans.together(found) if found else layer[:0]
+            found.clear()  # half of the memory of the pass
+            if len(layer):
+                layer = least.sharpen(self.steps.not_beaten(layer))
+            if not len(layer):
                 return Swept(None, min(cut - least.rounding, proved))
             layer, cut = _best(layer, width, cut)
         best = int(np.argmin(layer.cost))

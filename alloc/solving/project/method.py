@@ -311,7 +311,7 @@ class _Search:
             except OutOfTime:
                 break
             prices = rest.raised
-            looked = goal < self.value
+            looked, known = goal < self.value, self.value
             self.take(swept.plan)
             self._raise(min(swept.bound, self.value), "recomputed")
             self.report(
@@ -319,7 +319,7 @@ class _Search:
             )
             took, is_cut = left - brief.seconds_left(), swept.bound < min(goal, self.value)
             near = self.value - self.bound <= _NEAR * self.value
-            if looked and (not is_cut or (swept.plan is not None and not near)):
+            if looked and (not is_cut or (self.value < known and not near)):
                 pass  # there is more to be had from as many plans
             elif looked and len(widths) == 1:
                 between = 0.0

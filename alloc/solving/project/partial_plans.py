@@ -285,12 +285,13 @@ class Steps:
                 ends = np.maximum(plans.ends[:, own].max(axis=1), soonest)
                 columns.append(np.where(plans.started[:, own].all(axis=1), 0, ends))
         told, cost = np.stack(columns), plans.cost
+        columns.clear()
         if self.objective == "makespan":
             cost = np.maximum(cost, soonest * self.times.unit)
         # Of plans with the same activities those with the least sums come first: only they beat.
         order = np.lexsort((cost, told.sum(axis=0), *packed.T))
         plans, packed, cost = plans[order], packed[order], cost[order]
-        told = told[:, order].astype(np.int32 if told.max() < 2**31 else np.int64)
+        told = told.astype(np.int32 if told.max() < 2**31 else np.int64)[:, order]
         new = np.flatnonzero((packed[1:] != packed[:-1]).any(axis=1)) + 1
         alive = np.ones(len(plans), np.bool_)
         for first, last in itertools.pairwise((0, *new.tolist(), len(plans))):

@@ -215,7 +215,8 @@ class PathsAndWork:
         missed = tried = 0
         known = len(self.raised)
         self.told = [told // 2 for told in self.told]
-        while len(plans) >= _MANY and missed < _MISSES:
+        # No more than are kept: each has a megabyte or more of tables.
+        while len(plans) >= _MANY and missed < _MISSES and tried < self.most:
             row = int(len(plans) * (tried * _GOLDEN % 1))
             one = plans[row : row + 1]
             tried += 1
