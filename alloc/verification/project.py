@@ -16,10 +16,10 @@ from alloc.problems.project import (
 from alloc.verification.violation import Violation
 
 _ROUNDING, _ULPS = 1e-9, 4
-"""Share of the schedule's length by which times may be off, or of all its run times where these are
-less, since it waits for releases; and distances of two floats at its end. Sums of floats are rounded
-by half such a distance each; a start and an end that are moved to a computer's clock are off by less
-than two."""
+"""Share of the schedule's length by which times may be off, or of all its run times where these
+are less, since it waits for releases; and distances of two floats at its end. Sums of floats are
+rounded by half such a distance each; a start and an end that are moved to a computer's clock are
+off by less than two."""
 
 
 def objective(name: str) -> Measure:
