@@ -5,13 +5,14 @@ from __future__ import annotations
 import copy
 import json
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from alloc.documents import format_of, tables
+from alloc.documents import format_of, formats, tables
 from alloc.documents.reading import save
 from alloc.errors import InstanceError
 from alloc.problems.allocation.instance import Instance
@@ -40,6 +41,14 @@ SCALARS = st.sampled_from(
         *("", " ", "v100", "worker", "host", "x" * 200, [], {}, [1], {"a": 1}),
     ]
 )
+
+
+@pytest.fixture(autouse=True, scope="module")
+def by_models() -> Iterator[None]:
+    """Documents as small as these are read without models else, where there are no tables."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(formats, "is_worth_trying", lambda size: False)
+        yield
 
 
 def answer(raw: Any) -> Instance | str:
