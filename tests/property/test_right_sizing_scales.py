@@ -12,7 +12,7 @@ from planning_strategies import problems, with_demand, with_money
 from alloc.errors import InstanceError
 from alloc.problems.right_sizing import PlanningProblem
 from alloc.result import Limits, Result
-from alloc.solving.right_sizing.method import right_size
+from alloc.solving.right_sizing.method import Method, right_size
 from alloc.verification.claims import check_claims
 from alloc.verification.right_sizing import objective, verify_plan
 
@@ -34,7 +34,12 @@ def draw_problem(data, demand: float, money: float) -> PlanningProblem:
 def answers(problem: PlanningProblem) -> list[Result]:
     """Return what both methods say, to the end and stopped early; each plan is checked."""
     found = []
-    for method, gap in (("extensive", GAP), ("decomposition", GAP), ("decomposition", 0.2)):
+    ways: tuple[tuple[Method, float], ...] = (
+        ("extensive", GAP),
+        ("decomposition", GAP),
+        ("decomposition", 0.2),
+    )
+    for method, gap in ways:
         result = right_size(problem, method=method, limits=Limits(seconds=3, gap=gap))
         if result.solution is not None:
             assert verify_plan(problem, result.solution) == []

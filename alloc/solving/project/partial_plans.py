@@ -25,6 +25,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -301,7 +302,7 @@ class Steps:
         return plans[alive]
 
 
-def _unbeaten(told: Ints, cost: Array) -> Bools:
+def _unbeaten(told: npt.NDArray[Any], cost: Array) -> Bools:
     """Return which plans no other one beats, shape (plans,).
 
     Parameters

@@ -38,7 +38,7 @@ def outcome(command, arguments):
     return found, [*map(type, found)]
 
 
-ARGUMENTS = (
+ARGUMENTS: tuple[list[str], ...] = (
     ["x"],
     ["7", "--number", "2"],
     ["x", "--number", "-1"],
