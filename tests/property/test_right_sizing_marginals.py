@@ -22,7 +22,7 @@ from alloc.problems.right_sizing import (
     Scenario,
     Site,
 )
-from alloc.problems.right_sizing.headroom import reference_gpus
+from alloc.problems.right_sizing.headroom import reference_gpus, with_margins_by_hour
 from alloc.problems.right_sizing.repairs import apply_repairs
 from alloc.result import Limits, Repair, Sensitivity
 from alloc.solving.right_sizing import marginals
@@ -87,7 +87,8 @@ def test_marginal_values_are_what_one_unit_more_saves(data):
         assume(False)
         raise
     # With more demand pools would be taken to be larger, and hours fall into other bands.
-    problem = replace(drawn, pool_gpus=reference_gpus(drawn) or 1.0, bands=168)
+    hourly = replace(drawn, pool_gpus=reference_gpus(drawn) or 1.0, bands=168)
+    problem = with_margins_by_hour(hourly, drawn)
     base = relaxed(problem)
     assume(base < float("inf"))
     slack = 2e-6 * max(1.0, abs(base))
