@@ -5,12 +5,13 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
 
 from alloc.errors import UnsupportedFeatureError
+from alloc.model_builder import Index
 from alloc.objectives.rounds import Array
 from alloc.packing import place_jointly, which_stand_alone
 from alloc.problems.allocation.solution import Assignment
@@ -23,8 +24,10 @@ _HORIZON = 4096
 """Slots up to which shares are planned; later deadlines count as that far."""
 
 
-Plan = dict[str, list[tuple[int, int]]]
-"""For each job, by id, the slots from now on in which it runs, and the size in each."""
+Share = list[tuple[int, int]]
+"""The slots from now on in which a job runs, and the size in each."""
+Plan = dict[str, Share]
+"""For each job, by id, its share."""
 
 
 @dataclass
@@ -36,6 +39,8 @@ class Planned:
     now_s: float
     able: Collection[int]
     """Its configurations that can run at all: an empty cluster and its tenant's quota hold them."""
+    _last: tuple[Share, Index, Array] | None = field(default=None, init=False, repr=False)
+    """The share that was asked about last, with what `use` said of it."""
 
     @cached_property
     def columns(self) -> list[int]:
@@ -69,11 +74,18 @@ class Planned:
         """Work left that counts as all of it."""
         return work_of(self.view)[1] * (1 - 1e-9)
 
-    def is_enough(self, share: Sequence[tuple[int, int]]) -> bool:
+    def is_enough(self, share: Share) -> bool:
         """Return whether slots and columns do its work before its deadline."""
         return math.fsum(float(self.rate[k] * self.usable[t]) for t, k in share) >= self.need
 
-    def share(self, free: Array) -> list[tuple[int, int]] | None:
+    def use(self, share: Share) -> tuple[Index, Array]:
+        """Return the slots of a share, and the GPUs that it takes in each, both of shape (S,)."""
+        if self._last is None or self._last[0] is not share:
+            t, k = np.array(share).T
+            self._last = share, t, self.gpus[k]
+        return self._last[1:]
+
+    def share(self, free: Array) -> Share | None:
         """Return the slots and columns of its minimum satisfactory share, shape of free (T, 1)."""
         given = (self.rate, self.gpus[:, None], self.usable, self.need, free[: len(self.usable)])
         if self.view.elasticity == "malleable":
@@ -106,8 +118,25 @@ def planned(state: ClusterState, slot_s: float, able: Able) -> list[Planned]:
     return [Planned(view, slot_s, state.now_s, able[view.id]) for view in state.jobs]
 
 
-Kept = Sequence[tuple[Planned, list[tuple[int, int]]]]
+Kept = Sequence[tuple[Planned, Share]]
 """Jobs that hold a share already."""
+
+
+@dataclass(frozen=True)
+class Holding:
+    """What jobs hold.
+
+    Parameters
+    ----------
+    plan
+        Their shares.
+    in_order
+        Ids of those that `filled` found theirs in order of deadline, in what others of this plan
+        with earlier deadlines leave.
+    """
+
+    plan: Plan
+    in_order: set[str]
 
 
 class ElasticFlow:
@@ -163,14 +192,14 @@ class ElasticFlow:
         jobs = planned(state, slot_s, self._able)
         dated = [job for job in jobs if job.view.deadline_s is not None]
         admitted = [job for job in dated if job.view.id in self._admitted]
-        plan = self._plan(admitted, round((state.now_s - self._kept_s) / slot_s), total)
+        held = self._held(admitted, round((state.now_s - self._kept_s) / slot_s), total)
         # Who finds no share any more waits like others, and says so once.
-        broken = {job.view.id for job in admitted if job.view.id not in plan} - self._broken
+        broken = {job.view.id for job in admitted if job.view.id not in held.plan} - self._broken
         self._broken |= broken
-        admitted = [job for job in admitted if job.view.id in plan]
+        admitted = [job for job in admitted if job.view.id in held.plan]
         asking = [job for job in dated if job.view.id not in self._known]
         self._known |= {job.view.id for job in asking}
-        plan = self._let_in(asking, admitted, plan, total)
+        plan = self._let_in(asking, admitted, held, total)
         admitted += [job for job in asking if job.view.id in plan]
         self._admitted |= plan.keys()
         refused = [job.view.id for job in asking if job.view.id not in plan and job.view.refusable]
@@ -185,7 +214,7 @@ class ElasticFlow:
         notes = {"broken_promises": float(len(broken))} if broken else {}
         return Decision(placed(state, chosen.values()), notes=notes, refuse=tuple(refused))
 
-    def _plan(self, admitted: Sequence[Planned], gone: int, total: float) -> Plan:
+    def _held(self, admitted: Sequence[Planned], gone: int, total: float) -> Holding:
         """Return what the admitted jobs hold from now on; who is not in it cannot be kept.
 
         Parameters
@@ -198,8 +227,10 @@ class ElasticFlow:
             GPUs of the cluster.
         """
         plan = filled(admitted, total)
+        if len(plan) == len(admitted):
+            return Holding(plan, set(plan))
         # In order of deadline, a job that got ahead may take a share that leaves another none.
-        return plan if len(plan) == len(admitted) else self._kept_plan(admitted, gone, total)
+        return Holding(self._kept_plan(admitted, gone, total), set())
 
     def _kept_plan(self, admitted: Sequence[Planned], gone: int, total: float) -> Plan:
         """Return what was planned for the admitted jobs; others get a share of what that leaves.
@@ -221,7 +252,7 @@ class ElasticFlow:
         return held | filled(others, total, kept)
 
     def _let_in(
-        self, asking: Sequence[Planned], admitted: Sequence[Planned], plan: Plan, total: float
+        self, asking: Sequence[Planned], admitted: Sequence[Planned], held: Holding, total: float
     ) -> Plan:
         """Return the plan with those that ask and are admitted, one after the other.
 
@@ -231,34 +262,34 @@ class ElasticFlow:
             Jobs that ask, in order of arrival.
         admitted
             Jobs that were admitted before.
-        plan
+        held
             What these hold.
         total
             GPUs of the cluster.
         """
         inside = list(admitted)
         for job in asking:
-            longer = self._with(job, inside, plan, total)
-            if longer is not None:
+            more = self._with(job, inside, held, total)
+            if more is not None:
                 inside.append(job)
-                plan = longer
-        return plan
+                held = more
+        return held.plan
 
     def _with(
-        self, job: Planned, admitted: Sequence[Planned], plan: Plan, total: float
-    ) -> Plan | None:
-        """Return the plan with one job more, None where it is not admitted.
+        self, job: Planned, admitted: Sequence[Planned], held: Holding, total: float
+    ) -> Holding | None:
+        """Return what is held with one job more, None where it is not admitted.
 
         Jobs with earlier deadlines hold what they held; from the new one on all are filled anew.
         """
         before, after = [], [job]
         for other in admitted:
             if _by_deadline(other) < _by_deadline(job):
-                before.append((other, plan[other.view.id]))
+                before.append((other, held.plan[other.view.id]))
             else:
                 after.append(other)
-        more = filled(after, total, before, all_or_none=True)
-        return {other.view.id: share for other, share in before} | more if more else None
+        more = filled(after, total, before, all_or_none=True, known=held)
+        return Holding(held.plan | more, held.in_order | more.keys()) if more else None
 
     def _grown(
         self,
@@ -366,7 +397,12 @@ def placed(state: ClusterState, chosen: Iterable[tuple[Planned, int]]) -> tuple[
 
 
 def filled(
-    jobs: Sequence[Planned], total: float, beside: Kept = (), *, all_or_none: bool = False
+    jobs: Sequence[Planned],
+    total: float,
+    beside: Kept = (),
+    *,
+    all_or_none: bool = False,
+    known: Holding | None = None,
 ) -> Plan:
     """Return the shares of jobs in order of deadline; who finds none is not in it.
 
@@ -380,32 +416,52 @@ def filled(
         Others, with the shares that they hold already.
     all_or_none
         Whether the answer is empty as soon as one finds none.
+    known
+        What some of the jobs hold. A share that was found in this order is found again, and not
+        looked for, where no slot has more GPUs than it had then and all of its own are still free:
+        with less, no smaller share is enough, and in none of its slots a larger size fits.
     """
+    known = known or Holding({}, set())
     longest = max((len(job.usable) for job in (*jobs, *(job for job, _ in beside))), default=0)
     free = np.full((longest, 1), total)
     for job, held in beside:
         take(free, job, held)
+    # What is free now, less what was free when the shares that are held were found.
+    gained = np.zeros_like(free)
     plan: Plan = {}
     for job in sorted(jobs, key=_by_deadline):
-        share = job.share(free)
-        if share is None:
-            if all_or_none:
+        before = known.plan.get(job.view.id)
+        share = before
+        if job.view.id not in known.in_order or not _is_found_again(job, before, free, gained):
+            share = job.share(free)
+            if share is None and all_or_none:
                 return {}
-            continue
-        take(free, job, share)
-        plan[job.view.id] = share
+            if share != before:
+                take(gained, job, share)
+                take(gained, job, before, times=-1.0)
+        if share is not None:
+            take(free, job, share)
+            plan[job.view.id] = share
     return plan
 
 
-def take(free: Array, job: Planned, share: Sequence[tuple[int, int]]) -> None:
+def _is_found_again(job: Planned, share: Share | None, free: Array, gained: Array) -> bool:
+    """Return whether a share that was found before would be found in what is free now."""
+    if not share or (gained[: len(job.usable)] > 0).any():
+        return False
+    t, gpus = job.use(share)
+    return bool((gpus <= free[t, 0] + 1e-6).all())
+
+
+def take(free: Array, job: Planned, share: Share | None, *, times: float = 1.0) -> None:
     """Take the GPUs of a share from what is free, shape (T, 1); slots beyond are left out."""
     if share:
-        t, k = np.array(share).T
+        t, gpus = job.use(share)
         inside = t < len(free)
-        free[t[inside], 0] -= job.gpus[k[inside]]
+        free[t[inside], 0] -= times * gpus[inside]
 
 
-def _needed(job: Planned, share: list[tuple[int, int]]) -> list[tuple[int, int]]:
+def _needed(job: Planned, share: Share) -> Share:
     """Return a share without the last slots that its job, which got ahead of it, can do without."""
     while len(share) > 1 and job.is_enough(share[:-1]):
         share = share[:-1]

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from alloc.schedulers.elasticflow import ElasticFlow, Plan, Planned, filled, take
+from alloc.schedulers.elasticflow import ElasticFlow, Holding, Plan, Planned, filled, take
 from alloc.schedulers.joint_promises import MAX_COLUMNS, chunks, columns_of, nearest, plan_together
 from alloc.schedulers.srtf import work_of
 from alloc.units import require_positive
@@ -38,7 +38,7 @@ class ExactAdmission(ElasticFlow):
         Time of all programs of one decision, seconds, above 0; jobs whose deadlines are too many
         slots away for a program of so much time are left to shares. A dozen jobs of many sizes that
         ask at once take two seconds to decide on exactly. The shares are found in no part of this
-        time: they take a second where 150 jobs ask at once, and 8 where 400 do.
+        time: where 400 jobs ask at once they take a second or two.
     """
 
     name = "exact-admission"
@@ -50,14 +50,14 @@ class ExactAdmission(ElasticFlow):
         self._limit_s = limit_s
 
     def _let_in(
-        self, asking: Sequence[Planned], admitted: Sequence[Planned], plan: Plan, total: float
+        self, asking: Sequence[Planned], admitted: Sequence[Planned], held: Holding, total: float
     ) -> Plan:
         able = [job for job in asking if len(job.usable) and job.columns]
-        best = super()._let_in(able, admitted, plan, total)
+        best = super()._let_in(able, admitted, held, total)
         if all(job.view.id in best for job in able):
             return best
         by_worth = sorted(able, key=_value_of_gpu_time, reverse=True)
-        other = super()._let_in(by_worth, admitted, plan, total)
+        other = super()._let_in(by_worth, admitted, held, total)
         best = by_shares = max(best, other, key=lambda found: _worth(able, found))
         end = time.perf_counter() + self._limit_s
         for some in chunks(able):

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from alloc.objectives.rounds import Array
-from alloc.schedulers.elasticflow import ElasticFlow, Plan, Planned, take
+from alloc.schedulers.elasticflow import ElasticFlow, Holding, Planned, take
 from alloc.schedulers.srtf import work_of
 
 _HALVINGS = 50
@@ -48,12 +48,12 @@ class PrimalDual(ElasticFlow):
         super().reset()
         self._low, self._high = math.inf, 0.0
 
-    def _plan(self, admitted: Sequence[Planned], gone: int, total: float) -> Plan:
-        return self._kept_plan(admitted, gone, total)
+    def _held(self, admitted: Sequence[Planned], gone: int, total: float) -> Holding:
+        return Holding(self._kept_plan(admitted, gone, total), set())
 
     def _with(
-        self, job: Planned, admitted: Sequence[Planned], plan: Plan, total: float
-    ) -> Plan | None:
+        self, job: Planned, admitted: Sequence[Planned], held: Holding, total: float
+    ) -> Holding | None:
         if not job.columns:
             return None  # nothing that it asks for can run
         slots = len(job.usable)
@@ -63,7 +63,7 @@ class PrimalDual(ElasticFlow):
             self._low, self._high = min(self._low, worth), max(self._high, worth)
         free = np.full((slots, 1), total)
         for other in admitted:
-            take(free, other, plan[other.view.id])
+            take(free, other, held.plan[other.view.id])
         cost = prices(total - free[:, 0], job.gpus, total, self._low, self._high)
         share = cheapest_share(job, cost)
         if share is None:
@@ -71,7 +71,7 @@ class PrimalDual(ElasticFlow):
         price = math.fsum(float(cost[t, k]) for t, k in share)
         if job.view.refusable and price > job.view.weight:
             return None
-        return {**plan, job.view.id: share}
+        return Holding({**held.plan, job.view.id: share}, set())
 
 
 def _least_gpu_slots(job: Planned) -> float:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections import Counter
+from dataclasses import replace
 from random import Random
 
 import numpy as np
@@ -12,8 +14,8 @@ import pytest
 from alloc.errors import InstanceError
 from alloc.problems.allocation.instance import Instance, Tenant
 from alloc.problems.allocation.job_view import JobView
-from alloc.schedulers import make_scheduler
-from alloc.schedulers.elasticflow import ElasticFlow, Plan, Planned, filled
+from alloc.schedulers import elasticflow, make_scheduler
+from alloc.schedulers.elasticflow import ElasticFlow, Holding, Plan, Planned, Share, filled
 from alloc.schedulers.primal_dual import cheapest_share, prices
 from alloc.simulation import SimulationResult, simulate
 from alloc.topology import HostType, flat_cluster
@@ -227,35 +229,70 @@ def test_mlfs_gives_what_is_in_time_before_more() -> None:
     assert {r.configuration for r in done.schedule.runs} == {1}
 
 
+def asking(rng: Random, number: int, hours: int, *, power: float = 1.0) -> list[Planned]:
+    """Return jobs that ask at one time, with deadlines up to half so many slots away."""
+    jobs = []
+    for position in range(number):
+        work = float(rng.randint(1, 12))
+        ways = sizes(1, 2, 4)
+        if power < 1.0:
+            ways = tuple(replace(way, rate=way.rate ** rng.uniform(power, 1.5)) for way in ways)
+        view = JobView(
+            f"j{position}",
+            0.0,
+            ways,
+            1.0,
+            work,
+            work,
+            deadline_s=rng.randint(1, hours) / 2,
+            position=position,
+            elasticity=rng.choice(("malleable", "moldable")),
+        )
+        jobs.append(Planned(view, 1.0, 0.0, range(len(ways))))
+    return jobs
+
+
 def test_elasticflow_fills_what_comes_after_as_it_would_fill_all() -> None:
     """With the new job, or not at all: jobs with earlier deadlines see nothing of it."""
     let_in = 0
     for seed in range(60):
-        rng = Random(seed)
         policy, admitted = ElasticFlow(), list[Planned]()
-        plan: Plan = {}
-        for position in range(8):
-            work = float(rng.randint(1, 12))
-            view = JobView(
-                f"j{position}",
-                0.0,
-                sizes(1, 2, 4),
-                1.0,
-                work,
-                work,
-                deadline_s=rng.randint(1, 8) / 2,
-                position=position,
-                elasticity=rng.choice(("malleable", "moldable")),
-            )
-            asks = Planned(view, 1.0, 0.0, range(len(view.configurations)))
+        held = Holding({}, set())
+        for asks in asking(Random(seed), 8, 8):
             whole = filled([*admitted, asks], 4.0)
-            more = policy._with(asks, admitted, plan, 4.0)
-            assert more == (whole if len(whole) == len(admitted) + 1 else None), seed
+            more = policy._with(asks, admitted, held, 4.0)
+            found = None if more is None else more.plan
+            assert found == (whole if len(whole) == len(admitted) + 1 else None), seed
             if more is not None:
                 let_in += 1
                 admitted.append(asks)
-                plan = more
+                held = more
     assert 60 < let_in < 480
+
+
+def test_shares_that_are_found_again_are_those_that_are_looked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of many jobs that ask at once, with tables that need not be concave."""
+    looked = Counter[bool]()
+    share, again = Planned.share, elasticflow._is_found_again
+
+    def let_in(seed: int, keeps: bool) -> Plan:
+        def counted(job: Planned, free: np.ndarray) -> Share | None:
+            looked[keeps] += 1
+            return share(job, free)
+
+        monkeypatch.setattr(Planned, "share", counted)
+        monkeypatch.setattr(elasticflow, "_is_found_again", again if keeps else lambda *_: False)
+        jobs = asking(Random(seed), 30, 80, power=0.3)
+        plan = filled(jobs[::6], 6.0)
+        admitted = [job for job in jobs[::6] if job.view.id in plan]
+        rest = [job for job in jobs if job not in jobs[::6]]
+        return ElasticFlow()._let_in(rest, admitted, Holding(plan, set(plan)), 6.0)
+
+    for seed in range(40):
+        assert let_in(seed, True) == let_in(seed, False), seed
+    assert 2 * looked[True] < looked[False]
 
 
 @pytest.mark.parametrize("name", ["elasticflow", "exact-admission", "chronus", "primal-dual"])
