@@ -64,4 +64,4 @@ def count_cpu_time() -> None:
         finally:
             solver.parameters.max_time_in_seconds = limit_s
 
-    cp_model.CpSolver.solve = within  # type: ignore[method-assign]
+    cp_model.CpSolver.solve = within  # type: ignore[assignment, method-assign]
