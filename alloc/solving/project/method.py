@@ -45,7 +45,7 @@ _LAYERS, _BY_LAYERS, _AGAIN = 0.5, 0.95, 6.0
 which CP-SAT would close no more in the time of half a pass. No wider pass begins that may take so
 many times as long as the one before and has less time than that: half a pass finds nothing."""
 _RELAXED_S = 0.02
-"""CPU seconds a mode, for CP-SAT with linear relaxations on a makespan: what they see of choices of
+"""Seconds a mode, for CP-SAT with linear relaxations on a makespan: what they see of choices of
 modes they show within half of that, such as the bounds of every third project of MMLIB50, which
 CP-SAT does not prove without them."""
 _USUAL = 0.25
