@@ -280,34 +280,6 @@ def test_ctrl_c_in_a_pass_keeps_what_the_one_before_found(monkeypatch, objective
     assert outcome.bound <= values[0]
 
 
-@pytest.mark.parametrize(("seed", "width"), [(0, 8 * 4096), (5, 8 * 4096), (7, 8)])
-def test_a_narrower_pass_for_a_schedule_right_above_a_bound_proves_no_more_than_there_is(
-    monkeypatch, seed, width
-):
-    """Of one plan wide it leaves most of them out; the others see all of them."""
-    problem = generate_dags(num_jobs=4, num_gpus=4, seed=seed)
-    best = alloc.solve(problem, objective="makespan", backend="cpsat")
-    assert best.status == "optimal"
-    asked, sweep = [], Layers.sweep
-
-    def counted(self, width, value, least):
-        asked.append((width, value))
-        return sweep(self, width, value, least)
-
-    monkeypatch.setattr(Layers, "widths", lambda self: [width])
-    monkeypatch.setattr(Layers, "sweep", counted)
-    monkeypatch.setattr(_Search, "_ask_cpsat", lambda *args, **kwargs: "time")
-    monkeypatch.setattr("alloc.models.project.data.ProjectData._work_bound", lambda self: 0.0)
-    outcome = schedule_project(problem, "makespan", Settings(600.0), None, lambda line: None)
-    assert outcome.solution is not None
-    assert outcome.solution.value(problem, "makespan") >= best.objective * (1 - 1e-9)
-    assert outcome.bound <= best.objective * (1 + 1e-9)
-    # After a pass halfway that leaves none out, one of an eighth looks below all of the value.
-    assert (width // 8) in [w for w, _ in asked]
-    if width > 8:
-        assert outcome.bound == pytest.approx(best.objective)
-
-
 @pytest.mark.parametrize("one_mode", [True, False])
 def test_a_makespan_that_cpsat_leaves_open_is_proved_by_layers(monkeypatch, one_mode):
     problem = generate_dags(num_jobs=5, num_gpus=4, seed=5)

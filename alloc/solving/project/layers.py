@@ -26,7 +26,7 @@ from alloc.problems.project import ProjectPlan
 from alloc.solving.project.partial_plans import PartialPlans, Steps
 from alloc.solving.project.rest_bounds import RestBound
 
-_FIRST_WIDTH, WIDER = 64, 8
+_FIRST_WIDTH, _WIDER = 64, 8
 """Plans of a layer in the first pass, and how much wider each pass is."""
 _CHUNK = 2048
 """Plans that go on together: they fit the cache of a core, and take some hundredths of a second."""
@@ -73,8 +73,8 @@ class Layers:
 
     def widths(self) -> list[int]:
         """Return the widths of the passes; the last is what the memory holds."""
-        count = max(0, int(math.log(self.widest / _FIRST_WIDTH, WIDER)))
-        found = [_FIRST_WIDTH * WIDER**n for n in range(count + 1)]
+        count = max(0, int(math.log(self.widest / _FIRST_WIDTH, _WIDER)))
+        found = [_FIRST_WIDTH * _WIDER**n for n in range(count + 1)]
         return [*found, self.widest] if self.widest > 2 * found[-1] else found
 
     def sweep(self, width: int, value: float, least: RestBound) -> Swept:

@@ -21,7 +21,7 @@ from alloc.models.project.prices import PricesOfGraph
 from alloc.models.project.whole_times import WholeTimes
 from alloc.problems.project import ProjectPlan, ProjectProblem, cost_rounding
 from alloc.solving.outcome import Outcome, Settings
-from alloc.solving.project.layers import WIDER, Layers
+from alloc.solving.project.layers import Layers
 from alloc.solving.project.partial_plans import Steps
 from alloc.solving.project.rest_bounds import PathsAndWork, PricedRest, RestBound
 from alloc.solving.project.rules import RULES, plans_by_rule, quick_modes
@@ -310,10 +310,9 @@ class _Search:
         between, near = _BETWEEN if self.objective == "makespan" else 0.0, False
         prices: Sequence[TimePrice] = ()
         widths = layers.widths()
-        seeking = False
         while widths and not self.is_closed:
-            width, left = widths[0] // (WIDER if seeking else 1), brief.seconds_left()
-            goal = self._goal(layers.grain, 0.0 if near or seeking else between)
+            width, left = widths[0], brief.seconds_left()
+            goal = self._goal(layers.grain, 0.0 if near else between)
             try:
                 with time_limit(left):
                     rest = bound(steps, goal, prices)
@@ -329,11 +328,7 @@ class _Search:
             )
             took, is_cut = left - brief.seconds_left(), swept.bound < min(goal, self.value)
             near = self.value - self.bound <= _NEAR * self.value
-            sought = seeking
-            # What takes the widest pass to exclude is often right below the best schedule, which a
-            # pass of an eighth finds: then the next wide one is the last.
-            seeking = looked and not is_cut and self.value == known and len(widths) == 1
-            if sought or (looked and (not is_cut or (self.value < known and not near))):
+            if looked and (not is_cut or (self.value < known and not near)):
                 pass  # there is more to be had from as many plans
             elif looked and len(widths) == 1:
                 between = 0.0
