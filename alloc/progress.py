@@ -200,13 +200,14 @@ def ends_of_parts(
         return {job: progress.completion_s for job, progress in followed.items()}
     instance = instance.unfolded
     columns = RunColumns(instance, schedule.lazy_runs) if columns is None else columns
+    all_s = ends_of_all(instance, columns)
+    if all_s is not None:
+        return dict(zip(instance.job_columns.ids, all_s.tolist(), strict=True))
     single, end_s = ends_of_single_runs(instance, columns)
     is_known = np.zeros(len(instance.jobs), dtype=bool)
     is_known[columns.job[single]] = True
     known_s = np.full(len(instance.jobs), math.nan)
     known_s[columns.job[single]] = end_s
-    if not np.isnan(known_s).any():
-        return dict(zip(instance.job_columns.ids, known_s.tolist(), strict=True))
     running = {assignment.job: assignment for assignment in instance.running}
     runs_of, downtime = schedule.runs_of, instance.downtime
     ends: dict[str, float | None] = {}
@@ -217,6 +218,28 @@ def ends_of_parts(
             own = runs_of.get(job.id, ())
             ends[job.id] = follow(job, own, running.get(job.id), downtime).completion_s
     return ends
+
+
+def ends_of_all(instance: Instance, columns: RunColumns) -> npt.NDArray[np.float64] | None:
+    """Return the completion of every job, seconds, if all complete in a single run; else None.
+
+    None also where runs wait for each other's GPUs or slow each other down.
+
+    Parameters
+    ----------
+    instance
+        The problem, unfolded.
+    columns
+        Runs of its jobs.
+    """
+    if instance.move_s or instance.interference:
+        return None
+    single, end_s = ends_of_single_runs(instance, columns)
+    if len(single) < len(instance.jobs) or np.isnan(end_s).any():
+        return None
+    known_s = np.empty(len(instance.jobs))
+    known_s[columns.job[single]] = end_s
+    return known_s
 
 
 def ends_of_single_runs(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from array import array
 from bisect import insort
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -14,6 +14,7 @@ from alloc.errors import InstanceError, SimulationError
 from alloc.packing import HostPool
 from alloc.problems.allocation.executors import Executors
 from alloc.problems.allocation.instance import Instance, overfull
+from alloc.problems.allocation.job_columns import JobTimes
 from alloc.problems.allocation.solution import Run, RunTable
 from alloc.schedulers.state import ClusterState, Decision, JobTable, JobView
 from alloc.simulation.hosts import HostWatch
@@ -23,6 +24,23 @@ from alloc.simulation.rules import Referee
 from alloc.simulation.stages import StagedJobs
 
 Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True)
+class StreamRecord:
+    """What is kept where one loop ran all jobs: columns, in the order of the instance.
+
+    Parameters
+    ----------
+    table
+        The runs.
+    start_s, completion_s
+        First start and completion of each job, seconds.
+    """
+
+    table: RunTable
+    start_s: JobTimes
+    completion_s: JobTimes
 
 
 @dataclass
@@ -36,8 +54,13 @@ class Record:
     migrations: int = 0
     failures: int = 0
     lost_gpu_s: float = 0.0
-    table: RunTable | None = None
-    """In place of `runs`, where one loop ran all jobs: all is in the order of the instance."""
+    stream: StreamRecord | None = None
+    """In place of runs and times, where one loop ran all jobs."""
+
+    @property
+    def ends_s(self) -> Mapping[str, float | None]:
+        """Completion of each job that is out of the system, seconds, None if it has none."""
+        return self.completion_s if self.stream is None else self.stream.completion_s
 
     def enter(self, live: LiveJob) -> None:
         """Enter a job."""

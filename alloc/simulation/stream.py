@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from alloc.packing.host_classes import Gang, HostClasses, Placed
 from alloc.problems.allocation.instance import Instance
-from alloc.problems.allocation.job_columns import ELASTICITIES
+from alloc.problems.allocation.job_columns import ELASTICITIES, JobTimes
 from alloc.problems.allocation.solution import Run, RunTable
 from alloc.progress import WORK_TOLERANCE, follow
 from alloc.schedulers.edf import Edf
@@ -30,7 +30,7 @@ from alloc.schedulers.ladder import TaskLadder, ladder_of
 from alloc.schedulers.policy import Policy
 from alloc.schedulers.srtf import Srtf
 from alloc.schedulers.state import JobView, Scheduler
-from alloc.simulation.engine import Engine
+from alloc.simulation.engine import Engine, StreamRecord
 from alloc.simulation.waiting import ByRank, by_rank
 from alloc.units import RESOURCES
 from alloc.workload import Job
@@ -334,7 +334,7 @@ class Stream:
         first, num_places, job = first[ran], num_places[ran], job[ran]
         configuration, begun_s, end_s = configuration[ran], begun_s[ran], end_s[ran]
         place = entered[_ranges(first, num_places)]
-        record.table = RunTable(
+        table = RunTable(
             ids=columns.ids,
             job=job,
             configuration=configuration,
@@ -344,19 +344,19 @@ class Stream:
             place=np.where(place < 0, ~place, place),
             num_places=num_places,
         )
-        begun: list[float | None] = [None] * len(columns.ids)
-        complete: list[float | None] = [None] * len(columns.ids)
-        for j, start, end in zip(job.tolist(), begun_s.tolist(), end_s.tolist(), strict=True):
-            begun[j], complete[j] = start, end
-        for j, end in self._completion_s.items():
-            complete[j] = None if complete[j] is None else end
+        start_s, completion_s = np.full((2, len(columns.ids)), math.nan)
+        start_s[job], completion_s[job] = begun_s, end_s
+        for j, moment_s in self._completion_s.items():
+            completion_s[j] = min(
+                completion_s[j], moment_s
+            )  # of one that has not run there is none
         for k in np.flatnonzero(stopped_s < end_s).tolist():
             # Who is stopped within a rounding of its end is complete all the same.
-            j = int(job[k])
-            run = Run(columns.ids[j], int(configuration[k]), float(begun_s[k]), stopped_s)
-            complete[j] = follow(instance.jobs[j], (run,)).completion_s
-        record.start_s = dict(zip(columns.ids, begun, strict=True))
-        record.completion_s = dict(zip(columns.ids, complete, strict=True))
+            run = Run(columns.ids[job[k]], int(configuration[k]), float(begun_s[k]), stopped_s)
+            moment = follow(instance.jobs[job[k]], (run,)).completion_s
+            completion_s[job[k]] = math.nan if moment is None else moment
+        times = JobTimes(columns.ids, start_s), JobTimes(columns.ids, completion_s)
+        record.stream = StreamRecord(table, *times)
 
     def _decisions(self, stopped_s: float, end_s: npt.NDArray[np.float64]) -> array[float]:
         """Return how long each decision took: none at moments when nobody could start.
