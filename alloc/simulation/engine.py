@@ -116,10 +116,12 @@ class Engine:
         self.live: dict[int, LiveJob] = {}
         self.record = Record()
         # Positions, popped from the end: the next job to arrive is the last.
-        self._arrival_s = instance.job_columns.arrival_s.tolist()
-        first = range(len(instance.jobs)) if self._staged is None else self._staged.first
+        arrival_s = instance.job_columns.arrival_s
+        self._arrival_s = arrival_s.tolist()
+        first = np.arange(len(instance.jobs)) if self._staged is None else self._staged.first
         # Of those that arrive together, the first in the instance is the last here.
-        self._arrivals = sorted(first, key=self._arrival_s.__getitem__)[::-1]
+        by_arrival = np.array(first)[np.argsort(arrival_s[first], kind="stable")]
+        self._arrivals: list[int] = by_arrival[::-1].tolist()
         self.num_complete = 0
         self.end_s = 0.0
         self.decision_s = array("d")

@@ -14,7 +14,6 @@ import heapq
 import math
 import time
 from array import array
-from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -58,7 +57,7 @@ class Stream:
     ways
         The ways to run a job of each kind, one of which fits the empty cluster.
     kinds
-        Position in `ways` for each job.
+        Position in `ways` for each job, shape (jobs,).
     ranked
         Where jobs wait if the next is looked at when one does not fit, none at first; None: they
         are served as they come, and nobody overtakes.
@@ -69,17 +68,13 @@ class Stream:
         engine: Engine,
         hosts: HostClasses,
         ways: list[_Ways],
-        kinds: Sequence[int],
+        kinds: npt.NDArray[np.int64],
         ranked: ByRank | None = None,
     ) -> None:
         self._engine = engine
         self._ranked = ranked
         self._hosts = hosts
-        self._ways = list(map(ways.__getitem__, kinds))
-        # Jobs that may run as the same gangs are of one kind: none fits where one does not.
-        numbers: dict[tuple[Gang, ...], int] = {}
-        same = [numbers.setdefault(tuple([gang for *_, gang in own]), len(numbers)) for own in ways]
-        self._kinds = list(map(same.__getitem__, kinds))
+        self._ways, self._kinds = ways, kinds
         columns = engine.instance.job_columns
         # Arrival, seconds; work that is left, and what of it has to be done, work units; time
         # without progress at first, seconds.
@@ -135,7 +130,7 @@ class Stream:
         # Names of its own: each look at an attribute would cost a hundredth.
         engine, hosts, clock = self._engine, self._hosts, time.perf_counter
         place, release, pop, push = hosts.place, hosts.release, heapq.heappop, heapq.heappush
-        progress, num_jobs, max_time_s = engine.progress, len(self._ways), engine.max_time_s
+        progress, num_jobs, max_time_s = engine.progress, len(self._kinds), engine.max_time_s
         asked, took, idle = self._asked_s.append, self._took_s.append, self._idle_s.append
         enter_job, enter_configuration = self._job.append, self._configuration.append
         enter_start, enter_end = self._start_s.append, self._end_s.append
@@ -143,7 +138,8 @@ class Stream:
         order = engine.take_arrivals()[::-1]
         # In the order of arrivals, and each read once. The last is of no job.
         numbers = [_numbers(column[order]) for column in self._columns]
-        lines = zip(order, map(self._ways.__getitem__, order), *numbers, strict=True)
+        ways_of = map(self._ways.__getitem__, self._kinds[order].tolist())
+        lines = zip(order, ways_of, *numbers, strict=True)
         last = (num_jobs, (), math.inf, 0.0, 0.0, 0.0)
         # The first that has not started.
         j, ways, next_s, left, least, pause = next(lines, last)
@@ -210,12 +206,16 @@ class Stream:
         """Serve jobs by their rank, and look at the next where one does not fit."""
         engine, hosts, clock = self._engine, self._hosts, time.perf_counter
         place, release, pop, push = hosts.place, hosts.release, heapq.heappop, heapq.heappush
-        progress, num_jobs, max_time_s = engine.progress, len(self._ways), engine.max_time_s
+        progress, num_jobs, max_time_s = engine.progress, len(self._kinds), engine.max_time_s
         asked, took, idle = self._asked_s.append, self._took_s.append, self._idle_s.append
         enter_job, enter_configuration = self._job.append, self._configuration.append
         enter_start, enter_end = self._start_s.append, self._end_s.append
         enter_place, enter_places = self._place.append, self._place.extend
-        ways_of, kind_of = self._ways, self._kinds
+        ways_of = list(map(self._ways.__getitem__, self._kinds.tolist()))
+        # Jobs that may run as the same gangs are of one kind: none fits where one does not.
+        known: dict[tuple[Gang, ...], int] = {}
+        same = [known.setdefault(tuple([w[2] for w in own]), len(known)) for own in self._ways]
+        kind_of: list[int] = np.array(same)[self._kinds].tolist()
         _, left_of, least_of, pause_of = [_numbers(column) for column in self._columns]
         order = engine.take_arrivals()[::-1]
         arrival_s = _numbers(np.append(self._columns[0][order], math.inf))
@@ -405,14 +405,16 @@ def stream_of(engine: Engine, policy: Scheduler) -> Stream | None:
     hosts = HostClasses(instance.topology)
     # Jobs of one kind share what they may run as, which is looked at once.
     kinds = columns.table * len(ELASTICITIES) + columns.elasticity
-    _, first, kind = np.unique(kinds, return_index=True, return_inverse=True)
+    first = np.full(len(columns.tables) * len(ELASTICITIES), -1)
+    first[kinds[::-1]] = np.arange(len(kinds))[::-1]  # of equals the last one stays
+    kinds = (np.cumsum(first >= 0) - 1)[kinds]
     ways: list[_Ways] = []
-    for j in first.tolist():
+    for j in first[first >= 0].tolist():
         own = _ways_of(instance, instance.jobs[j], hosts)
         if own is None:
             return None
         ways.append(own)
-    return Stream(engine, hosts, ways, kind.tolist(), waiting)
+    return Stream(engine, hosts, ways, kinds, waiting)
 
 
 def _numbers(column: npt.NDArray[np.float64]) -> array[float]:
