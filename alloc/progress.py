@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from alloc.problems.allocation.executors import move_delays
 from alloc.problems.allocation.instance import Instance
+from alloc.problems.allocation.job_columns import JobTimes
 from alloc.problems.allocation.outages import Downtime, saved_s
 from alloc.problems.allocation.run_columns import UNKNOWN, RunColumns
 from alloc.problems.allocation.slowdown import Piece, pieces
@@ -174,7 +175,7 @@ def follow_pieces(job: Job, parts: Sequence[Piece], running: Assignment | None =
 
 def completions(
     instance: Instance, schedule: Schedule, columns: RunColumns | None = None
-) -> dict[str, float | None]:
+) -> Mapping[str, float | None]:
     """Return the completion of every job in seconds, None for jobs that do not complete.
 
     Parameters
@@ -192,7 +193,7 @@ def completions(
 
 def ends_of_parts(
     instance: Instance, schedule: Schedule, columns: RunColumns | None = None
-) -> dict[str, float | None]:
+) -> Mapping[str, float | None]:
     """Return the completion of every job of an instance unfolded, so also of each stage."""
     if instance.move_s or instance.interference:
         # Runs that wait for each other's GPUs, or slow each other down, are followed one by one.
@@ -200,14 +201,13 @@ def ends_of_parts(
         return {job: progress.completion_s for job, progress in followed.items()}
     instance = instance.unfolded
     columns = RunColumns(instance, schedule.lazy_runs) if columns is None else columns
-    all_s = ends_of_all(instance, columns)
-    if all_s is not None:
-        return dict(zip(instance.job_columns.ids, all_s.tolist(), strict=True))
     single, end_s = ends_of_single_runs(instance, columns)
     is_known = np.zeros(len(instance.jobs), dtype=bool)
     is_known[columns.job[single]] = True
     known_s = np.full(len(instance.jobs), math.nan)
     known_s[columns.job[single]] = end_s
+    if is_known.all():
+        return JobTimes(instance.job_columns.ids, known_s)
     running = {assignment.job: assignment for assignment in instance.running}
     runs_of, downtime = schedule.runs_of, instance.downtime
     ends: dict[str, float | None] = {}
@@ -218,28 +218,6 @@ def ends_of_parts(
             own = runs_of.get(job.id, ())
             ends[job.id] = follow(job, own, running.get(job.id), downtime).completion_s
     return ends
-
-
-def ends_of_all(instance: Instance, columns: RunColumns) -> npt.NDArray[np.float64] | None:
-    """Return the completion of every job, seconds, if all complete in a single run; else None.
-
-    None also where runs wait for each other's GPUs or slow each other down.
-
-    Parameters
-    ----------
-    instance
-        The problem, unfolded.
-    columns
-        Runs of its jobs.
-    """
-    if instance.move_s or instance.interference:
-        return None
-    single, end_s = ends_of_single_runs(instance, columns)
-    if len(single) < len(instance.jobs) or np.isnan(end_s).any():
-        return None
-    known_s = np.empty(len(instance.jobs))
-    known_s[columns.job[single]] = end_s
-    return known_s
 
 
 def ends_of_single_runs(

@@ -119,7 +119,9 @@ class JobTimes(Mapping[str, float | None]):
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, JobTimes):
-            other = other._by_id
+            if other.ids is self.ids:
+                return np.array_equal(self.column_s, other.column_s, equal_nan=True)
+            return self._by_id == other._by_id
         return self._by_id == other
 
     __hash__ = None  # type: ignore[assignment]
