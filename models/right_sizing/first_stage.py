@@ -199,7 +199,12 @@ class _Builder:
             for i, level in enumerate(data.levels):
                 for t in range(self.quarters):
                     standing = [(int(hosts[k, t]), -1.0) for k in level.host_groups]
-                    self.model.row("C6", [(int(counted[i, t]), 1.0), *standing], upper=0.0)
+                    owned = float(sum(data.host_groups[k].owned[t] for k in level.host_groups))
+                    if owned:
+                        # In a relaxation hosts that stand anyway would else be of use as long as
+                        # a sliver of their pool is open, and spare hosts cost next to nothing.
+                        standing.append((int(opened[i, t]), -owned))
+                    self.model.row("C6", [(int(counted[i, t]), 1.0), *standing], upper=-owned)
         if spares:
             for i, level in enumerate(data.levels):
                 for t in range(self.quarters):

@@ -107,6 +107,8 @@ class Relaxation:
         """Its optimum."""
         self.duals: tuple[Array, Array] | None = None
         """Dual values of its rows and cuts, once it is solved."""
+        self.cuts_of_duals: list[tuple[int, int, int]] = []
+        """The master's cuts then: it drops some later."""
         self.seconds_to_value = 0.0
         self.rng = np.random.default_rng(settings.seed)
         self._shuffled = np.argsort(self.rng.random(self.setting.shape[0]), kind="stable").tolist()
@@ -249,7 +251,7 @@ class Relaxation:
         self.linear_bound = bound
         self.raise_bound(bound)
         self.aggregate_cuts(keep=True)
-        self.duals = self.master.duals()
+        self.duals, self.cuts_of_duals = self.master.duals(), list(self.master.cuts)
 
     def strengthen(self, target: float, seconds: float) -> None:
         """Add rows that tie jobs to open pools where the relaxation breaks them, and relax again.
