@@ -214,7 +214,28 @@ class _Builder:
                     if i and data.levels[i - 1].pool == level.pool:
                         larger = (int(opened[i - 1, t]), 1.0)
                         self.model.row("C7", [larger, (int(opened[i, t]), -1.0)], upper=0.0)
+                    if t and self._stays(level.pool):
+                        before = (int(opened[i, t - 1]), 1.0)
+                        self.model.row("C7", [before, (int(opened[i, t]), -1.0)], upper=0.0)
         return counted, opened, switch
+
+    def _stays(self, pool: int) -> bool:
+        """Return whether all hosts that a pool ever has stay until the end.
+
+        Then it loses nothing by staying open: what paid for its spare hosts still does.
+        """
+        data, end = self.data, self.quarters
+        for k, group in enumerate(data.host_groups):
+            if group.pool != pool:
+                continue
+            if group.can_order and any(
+                len(data.in_service(k, t)) < end - t - data.offer(group).lead_time_quarters
+                for t in range(end)
+            ):
+                return False
+            if (np.diff(group.owned) < 0).any():
+                return False
+        return True
 
     def _margins(self) -> tuple[Ints, Ints]:
         """(C17) A pool keeps the largest margin of the classes and pairs that are sent there."""

@@ -14,6 +14,7 @@ from alloc.backends import SolverOptions
 from alloc.formulation import RawResult
 from alloc.models.right_sizing.data import Array, Ints
 from alloc.models.right_sizing.margins import Margin
+from alloc.problems.right_sizing.sites import SITE_LIMITS
 from alloc.solving.right_sizing.blocks import SHORT, BlockValue, Task
 from alloc.solving.right_sizing.mending import Mending, to_blame
 from alloc.solving.right_sizing.relaxation import Incumbent, Relaxation
@@ -70,8 +71,9 @@ class Candidates:
         """The pool that each row of choices is about, all quarters of which follow each other."""
         self.seen = np.zeros(len(self.choices), dtype=bool)
         """Choices that were taken in some dive or, of switches, in the relaxation."""
-        self.limits = self._limits()
+        self.limits = np.minimum(self._limits(), self._room())
         """M of (C7) for each switch, as far as it is tightened."""
+        self._set_limits()
         self._dives = 0
         self._tried: set[bytes] = set()
         self._short: set[bytes] = set()
@@ -94,6 +96,41 @@ class Candidates:
         return np.asarray(
             -relaxation.first.matrix[relaxation.first.switch[at], relaxation.first.open[at]]
         )
+
+    def _room(self) -> Array:
+        """Return for every switch how many hosts its site has room for beside those owned.
+
+        With one unit more of each limit, for marginal values ask what that is worth.
+        """
+        relaxation = self.relaxation
+        data = relaxation.data
+        found = np.full((len(data.levels), data.num_quarters), np.inf)
+        if not len(self.switches) or data.host_unit != 1:
+            return found.ravel()[: len(self.switches)]
+        for i, level in enumerate(data.levels):
+            site = data.problem.sites[data.pools[level.pool].site]
+            for field in SITE_LIMITS:
+                limit = getattr(site, field)
+                each = [
+                    (k, group, data.offer(group).takes_up(field, site.pue))
+                    for k, group in enumerate(data.host_groups)
+                    if group.site == data.pools[level.pool].site
+                ]
+                least = min(size for k, _, size in each if k in level.host_groups)
+                if limit is None or least <= 0:
+                    continue
+                taken = sum(
+                    (size * group.owned for k, group, size in each if k not in level.host_groups),
+                    np.zeros(data.num_quarters),
+                )
+                room = np.floor(np.maximum(limit + 1 - taken, 0.0) / least + 1e-6)
+                found[i] = np.minimum(found[i], room)
+        return found[relaxation.first.open >= 0]
+
+    def _set_limits(self) -> None:
+        if len(self.switches):
+            self.relaxation.quarters.limit_counted(self.limits)
+            self.relaxation.master.limit_counted(self.limits)
 
     def try_candidate(self, values: Array, what: str) -> bool:
         """Value a first stage whose integers are set; return whether it is the best so far."""
@@ -354,17 +391,18 @@ class Candidates:
         if above > _NEARER * self._above_when_tightened:
             return
         self._above_when_tightened = above
+        # First of pools that the relaxation has open in part: others hardly gain by it.
+        part = relaxation.relaxed_point[self.switches]
+        order = np.argsort(-part * (1 - part), kind="stable")
         counted = relaxation.first.counted[relaxation.first.open >= 0]
-        seconds = _SHARE_TO_TIGHTEN * relaxation.seconds_left()
-        self.limits = upper_bounds_in_better(
+        self.limits[order] = upper_bounds_in_better(
             relaxation.quarters.model(),
             relaxation.incumbent.cost,
-            counted,
-            self.limits,
-            seconds,
+            counted[order],
+            self.limits[order],
+            _SHARE_TO_TIGHTEN * relaxation.seconds_left(),
         )
-        relaxation.quarters.limit_counted(self.limits)
-        relaxation.master.limit_counted(self.limits)
+        self._set_limits()
 
     def polish(self) -> bool:
         """Choose anew among some pools, the rest as in the incumbent.
