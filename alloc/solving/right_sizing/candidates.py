@@ -14,9 +14,9 @@ from alloc.backends import SolverOptions
 from alloc.formulation import RawResult
 from alloc.models.right_sizing.data import Array, Ints
 from alloc.models.right_sizing.margins import Margin
-from alloc.problems.right_sizing.sites import SITE_LIMITS
 from alloc.solving.right_sizing.blocks import SHORT, BlockValue, Task
 from alloc.solving.right_sizing.mending import Mending, to_blame
+from alloc.solving.right_sizing.most_counted import most_counted
 from alloc.solving.right_sizing.relaxation import Incumbent, Relaxation
 from alloc.solving.right_sizing.slopes import open_by_slopes
 
@@ -71,7 +71,7 @@ class Candidates:
         """The pool that each row of choices is about, all quarters of which follow each other."""
         self.seen = np.zeros(len(self.choices), dtype=bool)
         """Choices that were taken in some dive or, of switches, in the relaxation."""
-        self.limits = np.minimum(self._limits(), self._room())
+        self.limits = most_counted(data, relaxation.first)
         """M of (C7) for each switch, as far as it is tightened."""
         self._set_limits()
         self._dives = 0
@@ -86,46 +86,6 @@ class Candidates:
         """Columns of where jobs are sent to which it may be due that the last one went short."""
         self._raises = 0
         self._above_when_tightened = math.inf
-
-    def _limits(self) -> Array:
-        """Return the M of (C7) for every switch."""
-        relaxation = self.relaxation
-        at = relaxation.first.open >= 0
-        if not at.any():
-            return np.zeros(0)
-        return np.asarray(
-            -relaxation.first.matrix[relaxation.first.switch[at], relaxation.first.open[at]]
-        )
-
-    def _room(self) -> Array:
-        """Return for every switch how many hosts its site has room for beside those owned.
-
-        With one unit more of each limit, for marginal values ask what that is worth.
-        """
-        relaxation = self.relaxation
-        data = relaxation.data
-        found = np.full((len(data.levels), data.num_quarters), np.inf)
-        if not len(self.switches) or data.host_unit != 1:
-            return found.ravel()[: len(self.switches)]
-        for i, level in enumerate(data.levels):
-            site = data.problem.sites[data.pools[level.pool].site]
-            for field in SITE_LIMITS:
-                limit = getattr(site, field)
-                each = [
-                    (k, group, data.offer(group).takes_up(field, site.pue))
-                    for k, group in enumerate(data.host_groups)
-                    if group.site == data.pools[level.pool].site
-                ]
-                least = min(size for k, _, size in each if k in level.host_groups)
-                if limit is None or least <= 0:
-                    continue
-                taken = sum(
-                    (size * group.owned for k, group, size in each if k not in level.host_groups),
-                    np.zeros(data.num_quarters),
-                )
-                room = np.floor(np.maximum(limit + 1 - taken, 0.0) / least + 1e-6)
-                found[i] = np.minimum(found[i], room)
-        return found[relaxation.first.open >= 0]
 
     def _set_limits(self) -> None:
         if len(self.switches):
