@@ -34,6 +34,9 @@ _LAST_S = 1.0
 _CUT_TOLERANCE = 1e-7
 """Relative amount by which a new cut must exceed the known ones: less is the solver's tolerance."""
 _LEAST_DUAL = 1e-12
+_SURE = 1e-9
+"""Units of money by which a solver's word may be too much: a millionth of a millionth of what work
+usually costs. A plan on hosts that are owned may cost next to nothing, and its bound is then 0."""
 MAX_STEPS = 60
 """Steps of a relaxation; most close within twenty."""
 _MIN_GAIN = 0.05
@@ -147,8 +150,11 @@ class Relaxation:
         self.say(what)
 
     def raise_bound(self, bound: float) -> None:
-        """Take a proved bound, if it is better; the incumbent shows how far it can hold."""
-        self.bound = min(max(self.bound, bound), self.cost)
+        """Take a bound that a solver claims, if it is better; no plan may cost less than it."""
+        sure = bound - _SURE
+        if (self.setting.cost >= 0).all():
+            sure = max(sure, 0.0)  # nothing costs less than nothing
+        self.bound = min(max(self.bound, sure), self.cost)
 
     def refute(self) -> None:
         """Note that it is proved that there is no plan."""

@@ -98,3 +98,26 @@ def test_cuts_that_are_dropped_come_back_where_they_matter(monkeypatch: pytest.M
         assert (len(rows), len(of_cuts)) == (state.master.rows, cuts[-1])
     assert bounds[1] == pytest.approx(bounds[0], rel=1e-8)
     assert cuts[1] < cuts[0]
+
+
+def test_a_bound_is_not_the_tolerance_of_a_solver() -> None:
+    """Where plans cost a billionth of what work usually costs, a claim of as much says nothing."""
+    state = Relaxation(SizingData(world()), Settings(60.0), 1e-7)
+    state.setting.cost = np.abs(state.setting.cost)
+    state.raise_bound(9e-10)
+    assert state.bound == 0.0
+    state.raise_bound(2.0)
+    assert 2.0 * (1 - 1e-9) <= state.bound < 2.0
+
+
+def test_a_plan_that_costs_next_to_nothing_has_no_false_bound() -> None:
+    """All hosts are owned, and energy costs a millionth of a millionth of what it does."""
+    base = world(failures=1)
+    north = replace(base.sites[0], rack_units=None, power_kw=None, energy_price_per_kwh=(2e-13,))
+    problem = replace(base, sites=(north, base.sites[1]), owned=(Owned("buy", "north", 40, 2),))
+    one, two = (
+        right_size(problem, method=method, limits=Limits(seconds=4, gap=1e-6)).certificate
+        for method in ("extensive", "decomposition")
+    )
+    assert 0 < min(one.objective, two.objective) < 1e-5
+    assert max(one.bound, two.bound) <= min(one.objective, two.objective) * (1 + 1e-6)
