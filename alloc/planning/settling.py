@@ -18,6 +18,7 @@ import numpy as np
 from scipy import sparse
 
 from alloc.backends import SolverOptions, highs
+from alloc.families import family_of
 from alloc.formulation import ArrayModel
 from alloc.models.right_sizing.data import Array, SizingData
 from alloc.models.right_sizing.first_stage import first_stage
@@ -27,6 +28,11 @@ from alloc.planning.pools import Operation, Pool, Regime, operations_of
 from alloc.problems.right_sizing.accounting import account
 from alloc.problems.right_sizing.plan import Order, Plan, Rental, Share
 from alloc.problems.right_sizing.problem import PlanningProblem
+from alloc.result import Limits, Result
+from alloc.solving.certify import certify
+from alloc.solving.outcome import Outcome, Settings
+from alloc.solving.right_sizing.state import BACKEND
+from alloc.verification.right_sizing import verify_plan
 
 # Prices of the dearest GPU that a GPU costs which a pool requires and cannot have: any host that
 # can be had is cheaper, and costs of so many digits are no trouble to a solver.
@@ -40,8 +46,45 @@ Needs = dict[tuple[Pool, Regime], float]
 """GPUs that a pool is to have in a regime."""
 
 
+def settled(
+    problem: PlanningProblem, knowledge: Knowledge, result: Result[Plan], seconds: float
+) -> Result[Plan] | None:
+    """Return a plan with the hosts that its pools require, its jobs staying where they are.
+
+    Parameters
+    ----------
+    problem
+        The problem that the plan is of, without buffers; that of the result.
+    knowledge
+        What is known of what pools require.
+    result
+        The plan.
+    seconds
+        Wall time of the integer program, more than 0.
+
+    Returns
+    -------
+    Result or None
+        Checked, and without a bound; None where sites have no room, or other limits are broken.
+    """
+    limits = Limits(seconds=seconds)
+    plan = Settling(problem, knowledge).settle(result.require_solution(), limits.seconds)
+    if plan is None or verify_plan(problem, plan):
+        return None
+    outcome = Outcome(plan, -math.inf, "none", BACKEND, highs.version(), limit="time")
+    return certify(family_of(problem), problem, "cost", outcome, Settings.of(limits))
+
+
 class Settling:
-    """Settles plans of a problem."""
+    """Settles plans of a problem.
+
+    Parameters
+    ----------
+    problem
+        The problem, without buffers.
+    knowledge
+        What is known of what pools require.
+    """
 
     def __init__(self, problem: PlanningProblem, knowledge: Knowledge) -> None:
         self.problem, self.knowledge = problem, knowledge
@@ -51,48 +94,27 @@ class Settling:
     def settle(self, plan: Plan, seconds: float) -> Plan | None:
         """Return the plan with the hosts that its pools require, or None if there is none."""
         plan = self._within_spot(plan)
-        operations = operations_of(self.problem, plan)
-        return self._with_hosts(plan, self._needs(plan, operations), seconds)
+        rooms = {
+            (Pool(gpu_type, site, spot), Regime(*moment)): gpus
+            for (moment, gpu_type, site, spot), gpus in account(self.problem, plan).room.items()
+        }
+        needs = dict(rooms)
+        for at, (_, gpus) in self._required(operations_of(self.problem, plan)).items():
+            needs[at] = max(needs.get(at, 0.0), gpus)
+        return self._with_hosts(plan, needs, rooms, seconds)
 
     # What is required -------------------------------------------------------------------------
-
-    def _needs(self, plan: Plan, operations: Sequence[Operation]) -> Needs:
-        """Return the room that a plan needs by the model, and where jobs queue what they require."""
-        needs: Needs = {}
-        for (moment, gpu_type, site, spot), gpus in account(self.problem, plan).room.items():
-            needs[Pool(gpu_type, site, spot), Regime(*moment)] = gpus
-        for operation, gpus in self._required(operations).values():
-            at = operation.pool, operation.regime
-            needs[at] = max(needs.get(at, 0.0), gpus)
-        return needs
 
     def _required(
         self, operations: Sequence[Operation]
     ) -> dict[tuple[Pool, Regime], tuple[Operation, float]]:
-        """Return what pools require in each regime.
-
-        The formula is asked for the largest regime of a quarter; the others require as many
-        standard deviations of the GPUs busy beyond their load (square-root staffing).
-        """
-        by_quarter: dict[tuple[Pool, int], list[Operation]] = defaultdict(list)
-        for operation in operations:
-            if operation.has_goal:
-                by_quarter[operation.pool, operation.regime.quarter].append(operation)
+        """Return what pools with a goal require in each regime."""
         found = {}
-        for (pool, _), there in by_quarter.items():
-            size = self._host_gpus(pool)
-            order = sorted(there, key=lambda one: one.load + 2 * math.sqrt(one.variance))
-            asked = {id(one): self.knowledge.required(one) for one in (order[-1], order[0])}
-            deviations = max(
-                (asked[id(one)] - one.load) / math.sqrt(one.variance)
-                for one in (order[-1], order[len(order) // 2])
-                if id(one) in asked
-            )
-            for one in there:
-                gang = max(stream.gpus for stream in one.streams)
-                gpus = asked.get(id(one), one.load + deviations * math.sqrt(one.variance))
-                gpus = gpus_to_ask(one.streams, max(gpus, gang), size)
-                found[pool, one.regime] = one, gpus
+        for one in operations:
+            if one.has_goal:
+                size = max(one.hosts, default=0) or self._host_gpus(one.pool)
+                gpus = gpus_to_ask(one.streams, self.knowledge.required(one), size)
+                found[one.pool, one.regime] = one, gpus
         return found
 
     def _host_gpus(self, pool: Pool) -> int:
@@ -173,7 +195,9 @@ class Settling:
 
     # Hosts ------------------------------------------------------------------------------------
 
-    def _with_hosts(self, plan: Plan, needs: Needs, seconds: float) -> Plan | None:
+    def _with_hosts(
+        self, plan: Plan, needs: Needs, rooms: Needs, seconds: float
+    ) -> Plan | None:
         """Return a plan with the cheapest hosts that give pools what they need."""
         data, first, problem = self.data, self.first, self.problem
         rentals: list[Rental] = []
@@ -188,10 +212,6 @@ class Settling:
         rows: list[tuple[list[tuple[int, float]], float]] = []
         begin = len(first.cost)
         most_of: dict[tuple[Pool, int], float] = defaultdict(float)
-        rooms = {
-            (Pool(g, s, spot), Regime(*m)): v
-            for (m, g, s, spot), v in account(problem, plan).room.items()
-        }
         dearest = max(
             [o.price / o.gpus * (1 if o.is_hourly else 1 / problem.quarter_hours) for o in problem.offers]
         )
