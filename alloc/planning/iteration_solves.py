@@ -208,7 +208,7 @@ class IterationSolves:
         return found.problem, found.result
 
     def settled(self, result: Result[Plan]) -> _Candidate | None:
-        """Return a plan with what its pools require, its jobs where they are; None if there is none.
+        """Return a plan with what its pools require, its jobs where they are, or None.
 
         It is one of the problem without buffers: how many hosts there are is no choice any more.
         """

@@ -1,10 +1,10 @@
 """Settling: the hosts that a plan needs while its jobs stay where they are.
 
 A solve with buffers moves jobs about, and each mix of jobs requires other capacity than the one its
-buffers were measured by. Once it is known where jobs go, what every pool requires is known too, in
-each scenario, quarter and band of hours; left to decide is how many hosts are ordered and rented: a
-small integer program, separate for each pool but for what sites hold. So a plan gets all it
-requires at once, and a pool that kept its goals looks the same in the next replay.
+buffers are for. Once it is settled where jobs go, it is known what every pool requires, in each
+scenario, quarter and band of hours; what is left to choose is how many hosts are ordered and
+rented: an integer program that is separate for each pool but for what sites hold. So a plan gets
+all that it requires at once, and a pool that kept its goals meets the same jobs in the next replay.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from scipy import sparse
@@ -20,8 +20,8 @@ from scipy import sparse
 from alloc.backends import SolverOptions, highs
 from alloc.families import family_of
 from alloc.formulation import ArrayModel
-from alloc.models.right_sizing.data import Array, SizingData
-from alloc.models.right_sizing.first_stage import first_stage
+from alloc.models.right_sizing.data import SizingData
+from alloc.models.right_sizing.first_stage import FirstStage, first_stage
 from alloc.planning.buffers import Knowledge
 from alloc.planning.capacity import gpus_to_ask
 from alloc.planning.pools import Operation, Pool, Regime, operations_of
@@ -31,19 +31,19 @@ from alloc.problems.right_sizing.problem import PlanningProblem
 from alloc.result import Limits, Result
 from alloc.solving.certify import certify
 from alloc.solving.outcome import Outcome, Settings
-from alloc.solving.right_sizing.state import BACKEND
+from alloc.solving.right_sizing.state import BACKEND, money_unit
 from alloc.verification.right_sizing import verify_plan
 
-# Prices of the dearest GPU that a GPU costs which a pool requires and cannot have: any host that
-# can be had is cheaper, and costs of so many digits are no trouble to a solver.
+# Prices of the dearest GPU that a GPU costs which a pool requires and cannot have: above those of
+# any host, of which a part may be no use, and costs still span few digits.
 _PENALTY = 10.0
-# Relative gap of the hosts: a tenth of that of the plans.
+# Relative gap of the hosts: a tenth of that to which plans are solved.
 _GAP = 1e-3
-# Rates that are no jobs, relative to those that there are.
-_ROUND_OFF = 1e-9
+# Hosts below which a rental is the solver's round-off.
+_ROUND_OFF = 1e-7
 
 Needs = dict[tuple[Pool, Regime], float]
-"""GPUs that a pool is to have in a regime."""
+"""GPUs that a pool needs in a regime."""
 
 
 def settled(
@@ -54,11 +54,11 @@ def settled(
     Parameters
     ----------
     problem
-        The problem that the plan is of, without buffers; that of the result.
+        The problem without buffers.
     knowledge
         What is known of what pools require.
     result
-        The plan.
+        A plan of the problem, perhaps with buffers.
     seconds
         Wall time of the integer program, more than 0.
 
@@ -68,11 +68,55 @@ def settled(
         Checked, and without a bound; None where sites have no room, or other limits are broken.
     """
     limits = Limits(seconds=seconds)
-    plan = Settling(problem, knowledge).settle(result.require_solution(), limits.seconds)
+    settings = Settings.of(limits)
+    plan = Settling(problem, knowledge).settle(result.require_solution(), seconds)
     if plan is None or verify_plan(problem, plan):
         return None
     outcome = Outcome(plan, -math.inf, "none", BACKEND, highs.version(), limit="time")
-    return certify(family_of(problem), problem, "cost", outcome, Settings.of(limits))
+    return certify(family_of(problem), problem, "cost", outcome, settings)
+
+
+@dataclass
+class _Program:
+    """Rows and columns beside those of the first stage.
+
+    Parameters
+    ----------
+    begin
+        Columns of the first stage.
+    """
+
+    begin: int
+    cost: list[float] = field(default_factory=list)
+    upper: list[float] = field(default_factory=list)
+    rows: list[tuple[list[tuple[int, float]], float]] = field(default_factory=list)
+    """Entries, and the least that they come to."""
+
+    def column(self, cost: float, upper: float) -> int:
+        """Add a column from 0 on, and return its position."""
+        self.cost.append(cost)
+        self.upper.append(upper)
+        return self.begin + len(self.cost) - 1
+
+    def model(self, first: FirstStage, unit: float) -> ArrayModel:
+        """Return these beside the first stage, with money in units of `unit`."""
+        more = len(self.cost)
+        lengths = [len(entries) for entries, _ in self.rows]
+        value = [v for entries, _ in self.rows for _, v in entries]
+        column = [c for entries, _ in self.rows for c, _ in entries]
+        row = np.repeat(np.arange(len(self.rows)), lengths)
+        own = sparse.hstack([first.matrix, sparse.csr_array((first.matrix.shape[0], more))])
+        added = sparse.coo_array((value, (row, column)), (len(self.rows), self.begin + more))
+        return ArrayModel(
+            sense="min",
+            cost=np.concatenate([first.cost, self.cost]) / unit,
+            matrix=sparse.vstack([own, added], format="csr"),
+            row_lower=np.concatenate([first.row_lower, [least for _, least in self.rows]]),
+            row_upper=np.concatenate([first.row_upper, np.full(len(self.rows), np.inf)]),
+            lower=np.concatenate([first.lower, np.zeros(more)]),
+            upper=np.concatenate([first.upper, self.upper]),
+            integer=np.concatenate([first.integer, np.zeros(more, dtype=bool)]),
+        )
 
 
 class Settling:
@@ -90,214 +134,224 @@ class Settling:
         self.problem, self.knowledge = problem, knowledge
         self.data = SizingData(problem)
         self.first = first_stage(self.data)
+        self._pools = {
+            self._pool(p, spot): p for p in range(len(self.data.pools)) for spot in (False, True)
+        }
+        self._rentals: dict[Pool, list[int]] = defaultdict(list)
+        for h, rental in enumerate(self.data.rental_options):
+            self._rentals[self._pool(rental.pool, rental.spot)].append(h)
 
     def settle(self, plan: Plan, seconds: float) -> Plan | None:
-        """Return the plan with the hosts that its pools require, or None if there is none."""
+        """Return the plan with the hosts that its pools require, or None if there is none.
+
+        Parameters
+        ----------
+        plan
+            A plan; its hosts are of no account.
+        seconds
+            Wall time, more than 0.
+        """
         plan = self._within_spot(plan)
-        rooms = {
+        room = {
             (Pool(gpu_type, site, spot), Regime(*moment)): gpus
             for (moment, gpu_type, site, spot), gpus in account(self.problem, plan).room.items()
         }
-        needs = dict(rooms)
-        for at, (_, gpus) in self._required(operations_of(self.problem, plan)).items():
-            needs[at] = max(needs.get(at, 0.0), gpus)
-        return self._with_hosts(plan, needs, rooms, seconds)
+        required = self._required(operations_of(self.problem, plan))
+        needs = room | {at: max(gpus, room.get(at, 0.0)) for at, gpus in required.items()}
+        return self._with_hosts(plan, needs, room, seconds)
 
-    # What is required -------------------------------------------------------------------------
-
-    def _required(
-        self, operations: Sequence[Operation]
-    ) -> dict[tuple[Pool, Regime], tuple[Operation, float]]:
-        """Return what pools with a goal require in each regime."""
-        found = {}
-        for one in operations:
-            if one.has_goal:
-                size = max(one.hosts, default=0) or self._host_gpus(one.pool)
-                gpus = gpus_to_ask(one.streams, self.knowledge.required(one), size)
-                found[one.pool, one.regime] = one, gpus
-        return found
-
-    def _host_gpus(self, pool: Pool) -> int:
-        site = self.problem.site_index[pool.site]
-        sizes = [
-            self.problem.offers[o.offer].gpus
-            for o in (*self.data.host_groups, *self.data.rental_options)
-            if self.problem.offers[o.offer].gpu_type == pool.gpu_type and o.site == site
-        ]
-        return max(sizes, default=1)
-
-    # Spot hosts -------------------------------------------------------------------------------
-
-    def _spot_gpus(self) -> dict[tuple[Pool, str, int], float]:
-        """Return the GPUs to be had on spot hosts by pool, scenario and quarter."""
-        found: dict[tuple[Pool, str, int], float] = defaultdict(float)
-        for rental in self.data.rental_options:
-            if rental.spot:
-                pool = self._pool(rental.pool, spot=True)
-                for w, scenario in enumerate(self.problem.scenarios):
-                    for t in range(self.data.num_quarters):
-                        part = self.data.spot_available[w, t] if math.isfinite(rental.most) else 1
-                        had = rental.gpus * rental.most * part * self.data.gpu_unit
-                        found[pool, scenario.name, t] += had
-        return found
-
-    def _pool(self, position: int, *, spot: bool) -> Pool:
+    def _pool(self, position: int, spot: bool) -> Pool:
         pool = self.data.pools[position]
         return Pool(pool.gpu_type, self.problem.sites[pool.site].name, spot)
 
-    def _within_spot(self, plan: Plan) -> Plan:
-        """Return a plan in which pools of spot hosts have room for what they require.
+    def _most(self, h: int, regime: Regime) -> float:
+        """Return how many hosts a rental option has in a regime."""
+        rental = self.data.rental_options[h]
+        if not (rental.spot and math.isfinite(rental.most)):
+            return rental.most * self.data.gpu_unit
+        w = self.problem.scenario_index[regime.scenario]
+        part = float(self.data.spot_available[w, regime.quarter])
+        return rental.most * part * self.data.gpu_unit
 
-        Where they have not, a part of every class goes to where most of it runs on firm hosts.
-        """
-        had = self._spot_gpus()
-        stays: dict[tuple[Pool, Regime], float] = {}
-        spot = [one for one in operations_of(self.problem, plan) if one.pool.spot]
-        for at, (operation, gpus) in self._required(spot).items():
-            most = had[at[0], at[1].scenario, at[1].quarter]
-            gang = max(stream.gpus for stream in operation.streams)
-            if gpus > most:
-                beyond = max(gpus - operation.load, 0.0)
-                root = math.sqrt(beyond**2 + 4 * operation.load * most) - beyond
-                stays[at] = (root / (2 * operation.load)) ** 2 if most >= gang else 0.0
-        if not stays:
-            return plan
-        firm: dict[str, dict[tuple[int, str], float]] = defaultdict(lambda: defaultdict(float))
-        for share in plan.shares:
-            if not share.spot:
-                firm[share.job_class][share.option, share.site] += share.jobs_per_hour
-        shares: dict[tuple[object, ...], Share] = {}
+    # What is required -------------------------------------------------------------------------
 
-        def add(share: Share) -> None:
-            key = tuple(
-                getattr(share, name)
-                for name in ("scenario", "quarter", "band", "job_class", "option", "site", "spot")
+    def _required(self, operations: Sequence[Operation]) -> Needs:
+        """Return what pools with a goal require in each regime."""
+        return {
+            (one.pool, one.regime): gpus_to_ask(
+                one.streams, self.knowledge.required(one), self._host_gpus(one)
             )
-            rate = share.jobs_per_hour
-            if key in shares:
-                rate += shares[key].jobs_per_hour
-            shares[key] = replace(share, jobs_per_hour=rate)
+            for one in operations
+            if one.has_goal
+        }
 
-        for share in plan.shares:
-            job_class = self.problem.classes[self.problem.class_index[share.job_class]]
-            pool = Pool(job_class.options[share.option].gpu_type, share.site, share.spot)
-            part = stays.get((pool, Regime(share.scenario, share.quarter, share.band)), 1.0)
-            places = firm[share.job_class]
-            if part >= 1 or not places:
-                add(share)
-                continue
-            if part > 0:
-                add(replace(share, jobs_per_hour=part * share.jobs_per_hour))
-            option, site = max(places, key=lambda place: places[place])
-            rate = (1 - part) * share.jobs_per_hour
-            add(replace(share, option=option, site=site, spot=False, jobs_per_hour=rate))
-        return replace(plan, shares=tuple(shares.values()))
+    def _host_gpus(self, operation: Operation) -> int:
+        """Return the GPUs of the largest host of a pool, of those to be had if it has none."""
+        if operation.hosts:
+            return max(operation.hosts)
+        at = self._pools[operation.pool]
+        groups = [self.data.offer(g).gpus for g in self.data.host_groups if g.pool == at]
+        rented = [self.data.rental_options[h].gpus for h in self._rentals[operation.pool]]
+        return max([*groups, *map(int, rented)], default=1)
+
+    # Where spot hosts are too few -------------------------------------------------------------
+
+    def _within_spot(self, plan: Plan) -> Plan:
+        """Return a plan in which spot hosts are enough for what their pools require.
+
+        Where they are not, a part of every class goes to where most of it runs on firm hosts.
+        """
+        spot = {
+            (one.pool, one.regime): one
+            for one in operations_of(self.problem, plan)
+            if one.pool.spot
+        }
+        stays = {}
+        for at, gpus in self._required(list(spot.values())).items():
+            had = math.fsum(
+                self._most(h, at[1]) * self.data.rental_options[h].gpus
+                for h in self._rentals[at[0]]
+            )
+            if gpus > had:
+                stays[at] = _part_within(spot[at], gpus, had)
+        return _moved(self.problem, plan, stays) if stays else plan
 
     # Hosts ------------------------------------------------------------------------------------
 
-    def _with_hosts(
-        self, plan: Plan, needs: Needs, rooms: Needs, seconds: float
-    ) -> Plan | None:
-        """Return a plan with the cheapest hosts that give pools what they need."""
-        data, first, problem = self.data, self.first, self.problem
+    def _with_hosts(self, plan: Plan, needs: Needs, room: Needs, seconds: float) -> Plan | None:
+        """Return a plan with the cheapest hosts that give pools what they need.
+
+        Of firm hosts no fewer than the model's room; of what is required besides, as many as sites
+        hold.
+        """
+        data, first = self.data, self.first
         rentals: list[Rental] = []
-        pools = {self._pool(p, spot=False): p for p in range(len(data.pools))}
-        options: dict[Pool, list[int]] = defaultdict(list)
-        for h, rental in enumerate(data.rental_options):
-            options[self._pool(rental.pool, spot=rental.spot)].append(h)
-        hours = data.bands.hours
-        had = self._spot_gpus()
-        columns: list[tuple[float, float]] = []
-        names: list[tuple[int, Regime]] = []
-        rows: list[tuple[list[tuple[int, float]], float]] = []
-        begin = len(first.cost)
-        most_of: dict[tuple[Pool, int], float] = defaultdict(float)
-        dearest = max(
-            [o.price / o.gpus * (1 if o.is_hourly else 1 / problem.quarter_hours) for o in problem.offers]
-        )
-        for (pool, regime), gpus in needs.items():
+        program = _Program(len(first.cost))
+        rented: list[tuple[int, int, Regime]] = []
+        largest: dict[tuple[Pool, int], tuple[float, float]] = {}
+        for at, gpus in needs.items():
+            pool, regime = at
             if pool.spot:
-                left = gpus
-                for h in options[pool]:
-                    rental = data.rental_options[h]
-                    w = problem.scenario_index[regime.scenario]
-                    part = data.spot_available[w, regime.quarter] if math.isfinite(rental.most) else 1
-                    hosts = min(left / rental.gpus, rental.most * part * data.gpu_unit)
-                    if hosts > 0:
-                        rentals.append(self._rental(h, regime, hosts))
-                        left -= hosts * rental.gpus
-                continue
-            if not options[pool]:
-                at = pool, regime.quarter
-                most_of[at] = max(most_of[at], gpus)
-                continue
-            weight = (
-                float(data.probability[problem.scenario_index[regime.scenario]])
-                * float(data.discount[regime.quarter])
-                * float(hours[regime.band])
-            )
-            entries = [(int(first.usable[pools[pool], regime.quarter]), data.gpu_unit)]
-            for h in options[pool]:
-                rental = data.rental_options[h]
-                price = problem.offers[rental.offer].price
-                most = rental.most * data.gpu_unit
-                columns.append((price * weight, min(most, gpus / rental.gpus + 1)))
-                names.append((h, regime))
-                entries.append((begin + len(columns) - 1, float(rental.gpus)))
-            rows.append((entries, gpus))
-        room_of: dict[tuple[Pool, int], float] = defaultdict(float)
-        for (pool, regime), gpus in rooms.items():
-            room_of[pool, regime.quarter] = max(room_of[pool, regime.quarter], gpus)
-        for (pool, quarter), gpus in most_of.items():
-            entries = [(int(first.usable[pools[pool], quarter]), data.gpu_unit)]
-            price = _PENALTY * dearest * problem.quarter_hours
-            columns.append((price, max(gpus - room_of[pool, quarter], 0.0)))
-            names.append((-1, Regime("", quarter, 0)))
-            entries.append((begin + len(columns) - 1, 1.0))
-            rows.append((entries, gpus))
-        num = begin + len(columns)
-        at_rows = [i for i, (entries, _) in enumerate(rows) for _ in entries]
-        at_columns = [c for entries, _ in rows for c, _ in entries]
-        values = [v for entries, _ in rows for _, v in entries]
-        own = sparse.hstack(
-            [first.matrix, sparse.csr_array((first.matrix.shape[0], len(columns)))]
-        )
-        added = sparse.coo_array((values, (at_rows, at_columns)), (len(rows), num))
-        unit = max(sum(abs(first.cost)) / max(len(first.cost), 1), 1.0)
-        cost = np.concatenate([first.cost, np.array([c for c, _ in columns])]) / unit
-        lower = np.concatenate([first.lower, np.zeros(len(columns))])
-        upper = np.concatenate([first.upper, np.array([u for _, u in columns])])
+                rentals += self._on_spot(pool, regime, gpus)
+            elif self._rentals[pool]:
+                entries = [self._usable(pool, regime.quarter)]
+                for h in self._rentals[pool]:
+                    option = data.rental_options[h]
+                    most = min(self._most(h, regime), gpus / option.gpus)
+                    column = program.column(self._price(h, regime), most)
+                    entries.append((column, option.gpus))
+                    rented.append((column, h, regime))
+                if all(math.isfinite(self._most(h, regime)) for h in self._rentals[pool]):
+                    lacking = max(gpus - room.get(at, 0.0), 0.0)
+                    entries.append((program.column(self._penalty(), lacking), 1.0))
+                program.rows.append((entries, gpus))
+            else:
+                known = largest.get((pool, regime.quarter), (0.0, 0.0))
+                most_room = max(known[1], room.get(at, 0.0))
+                largest[pool, regime.quarter] = max(known[0], gpus), most_room
+        for (pool, quarter), (gpus, least) in largest.items():
+            column = program.column(self._penalty(), max(gpus - least, 0.0))
+            program.rows.append(([self._usable(pool, quarter), (column, 1.0)], gpus))
+        model = program.model(first, money_unit(data))
         if len(first.waive):
-            waived = [float(s.name in plan.waived) for s in problem.scenarios]
-            lower[first.waive] = upper[first.waive] = waived
-        model = ArrayModel(
-            sense="min",
-            cost=cost,
-            matrix=sparse.vstack([own, added], format="csr"),
-            row_lower=np.concatenate([first.row_lower, [gpus for _, gpus in rows]]),
-            row_upper=np.concatenate([first.row_upper, np.full(len(rows), np.inf)]),
-            lower=lower,
-            upper=upper,
-            integer=np.concatenate([first.integer, np.zeros(len(columns), dtype=bool)]),
-        )
-        raw = highs.solve(model, SolverOptions(seconds, 0, 1, gap=_GAP))
+            waived = [float(scenario.name in plan.waived) for scenario in self.problem.scenarios]
+            model.lower[first.waive] = model.upper[first.waive] = waived
+        raw = highs.solve(model, SolverOptions(seconds, gap=_GAP))
         if raw.values is None:
             return None
-        for (h, regime), hosts in zip(names, raw.values[begin:].tolist(), strict=True):
-            if h >= 0 and hosts > _ROUND_OFF:
-                rentals.append(self._rental(h, regime, hosts))
+        for column, h, regime in rented:
+            rentals += self._rental(h, regime, float(raw.values[column]))
         orders = []
-        for k, group in enumerate(data.host_groups):
-            for t in range(data.num_quarters):
-                column = first.order[k, t]
-                count = round(float(raw.values[column]) * data.host_unit) if column >= 0 else 0
-                if count > 0:
-                    offer, site = data.offer(group).name, problem.sites[group.site].name
-                    orders.append(Order(offer, site, t, count))
+        for k, t in np.argwhere(first.order >= 0).tolist():
+            count = round(float(raw.values[first.order[k, t]]) * data.host_unit)
+            if count > 0:
+                group = data.host_groups[k]
+                site = self.problem.sites[group.site].name
+                orders.append(Order(data.offer(group).name, site, t, count + data.rounded_up))
         return replace(plan, orders=tuple(orders), rentals=tuple(rentals))
 
-    def _rental(self, h: int, regime: Regime, hosts: float) -> Rental:
+    def _usable(self, pool: Pool, quarter: int) -> tuple[int, float]:
+        """Return the usable GPUs of a pool, as an entry of a row."""
+        return int(self.first.usable[self._pools[pool], quarter]), self.data.gpu_unit
+
+    def _price(self, h: int, regime: Regime) -> float:
+        """Return expected discounted money for a host of a rental option in a regime."""
+        data = self.data
+        weight = data.probability[self.problem.scenario_index[regime.scenario]]
+        weight *= data.discount[regime.quarter] * data.bands.hours[regime.band]
+        price = self.problem.offers[data.rental_options[h].offer].price
+        return float(price * weight)
+
+    def _penalty(self) -> float:
+        """Return money for a GPU that a pool lacks in a quarter."""
+        hours = self.problem.quarter_hours
+        each = [o.price / o.gpus * (hours if o.is_hourly else 1.0) for o in self.problem.offers]
+        return _PENALTY * max(each)
+
+    def _on_spot(self, pool: Pool, regime: Regime, gpus: float) -> list[Rental]:
+        """Return rentals of so many GPUs on spot hosts, the cheapest first, or of all there are."""
+        found = []
+        for h in self._rentals[pool]:
+            each = self.data.rental_options[h].gpus
+            hosts = min(gpus / each, self._most(h, regime))
+            found += self._rental(h, regime, hosts)
+            gpus -= hosts * each
+        return found
+
+    def _rental(self, h: int, regime: Regime, hosts: float) -> list[Rental]:
+        """Return a rental of so many hosts, or none where they are round-off."""
+        if hosts <= _ROUND_OFF:
+            return []
         rental = self.data.rental_options[h]
         offer = self.problem.offers[rental.offer].name
         site = self.problem.sites[rental.site].name
-        return Rental(regime.scenario, regime.quarter, regime.band, offer, site, hosts)
+        return [Rental(regime.scenario, regime.quarter, regime.band, offer, site, hosts)]
+
+
+def _part_within(operation: Operation, required: float, had: float) -> float:
+    """Return the part of a pool's load with which it requires no more than there is.
+
+    What is required beyond the load is taken to be in proportion to its square root (square-root
+    staffing). No part of a gang runs: where the largest has no room, all leave.
+    """
+    if had < max(stream.gpus for stream in operation.streams):
+        return 0.0
+    beyond = max(required - operation.load, 0.0)
+    root = (math.sqrt(beyond**2 + 4 * operation.load * had) - beyond) / (2 * operation.load)
+    return min(root**2, 1.0)
+
+
+def _moved(
+    problem: PlanningProblem, plan: Plan, stays: Mapping[tuple[Pool, Regime], float]
+) -> Plan:
+    """Return a plan of which only a part stays in some pools, of classes that have firm hosts too.
+
+    Parameters
+    ----------
+    problem
+        The problem.
+    plan
+        The plan.
+    stays
+        The part of each class that stays in a pool in a regime, 0 to 1; 1 in others.
+    """
+    firm: dict[str, dict[tuple[int, str], float]] = defaultdict(lambda: defaultdict(float))
+    for share in plan.shares:
+        if not share.spot:
+            firm[share.job_class][share.option, share.site] += share.jobs_per_hour
+    rates: dict[Share, float] = defaultdict(float)
+    for share in plan.shares:
+        places = firm[share.job_class]
+        option = problem.classes[problem.class_index[share.job_class]].options[share.option]
+        pool = Pool(option.gpu_type, share.site, share.spot)
+        at = pool, Regime(share.scenario, share.quarter, share.band)
+        part = stays.get(at, 1.0) if places else 1.0
+        rates[replace(share, jobs_per_hour=0.0)] += part * share.jobs_per_hour
+        if part < 1.0:
+            k, site = max(places, key=lambda place: (places[place], place))
+            there = replace(share, option=k, site=site, spot=False, jobs_per_hour=0.0)
+            rates[there] += (1.0 - part) * share.jobs_per_hour
+    return replace(
+        plan,
+        shares=tuple(replace(s, jobs_per_hour=rate) for s, rate in rates.items() if rate > 0),
+    )
