@@ -47,9 +47,9 @@ _ANOTHER_TIME = 0.1
 # with buffers there, and one with those that it lacks. With less, both are dear for lack of time.
 _PLACES_TIME = 0.4
 # Part of the time of an iteration, and seconds, that the hosts of a plan whose jobs stay may take:
-# for a plan of a thousand hosts the program takes two to four seconds to a thousandth.
-_SETTLING_TIME = 0.15
-_MAX_SETTLING_S = 10.0
+# the program of a thousand hosts takes one to four seconds.
+_SETTLING_TIME = 0.3
+_MAX_SETTLING_S = 20.0
 
 
 @dataclass(frozen=True)
@@ -254,8 +254,12 @@ class IterationSolves:
             judged = tightest(self.operations(result), self.settings.regimes)
             if not raise_buffers(self.knowledge, self.shared, judged):
                 return _Candidate(now, result, is_enough=True)
-            if self._is_late(_ANOTHER_TIME) or result.certificate.bound >= below:
-                break
+            lacking = _Candidate(now, result, is_enough=False)
+            if result.certificate.bound >= below:
+                return lacking
+            if self._is_late(_ANOTHER_TIME):
+                # The jobs of the last plan stay where they are.
+                return self.settled(result) or lacking
             stay = places if few else self._places(result)
             more = tightened(self.shared, self.knowledge, None if anywhere else stay)
             again = self.of(more, result, _MENDING_TIME)
@@ -264,11 +268,7 @@ class IterationSolves:
                 # hold.
                 break
             now, result = more, again
-        lacking = _Candidate(now, result, is_enough=False)
-        if result.solution is None or result.certificate.bound >= below:
-            return lacking
-        # There was no time for more solves: the jobs of the last stay where they are.
-        return self.settled(result) or lacking
+        return _Candidate(now, result, is_enough=False)
 
     def tightened(self, result: Result[Plan], *, anywhere: bool) -> PlanningProblem:
         """Return the problem with the buffers known, classes being where a plan sends them."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -31,6 +31,7 @@ from alloc.problems.right_sizing.problem import PlanningProblem
 from alloc.result import Limits, Result
 from alloc.solving.certify import certify
 from alloc.solving.outcome import Outcome, Settings
+from alloc.solving.right_sizing.first_stage_completion import FirstStageCompletion
 from alloc.solving.right_sizing.state import BACKEND, money_unit
 from alloc.verification.right_sizing import verify_plan
 
@@ -39,6 +40,8 @@ from alloc.verification.right_sizing import verify_plan
 _PENALTY = 10.0
 # Relative gap of the hosts: a tenth of that to which plans are solved.
 _GAP = 1e-3
+# Relative gap from which on hosts are dear for lack of time, and the plan is better left as it is.
+_POOR = 0.03
 # Hosts below which a rental is the solver's round-off.
 _ROUND_OFF = 1e-7
 
@@ -65,14 +68,16 @@ def settled(
     Returns
     -------
     Result or None
-        Checked, and without a bound; None where sites have no room, or other limits are broken.
+        Checked, without a bound, and with the limit of the result; None where sites have no room,
+        or other limits are broken.
     """
     limits = Limits(seconds=seconds)
     settings = Settings.of(limits)
     plan = Settling(problem, knowledge).settle(result.require_solution(), seconds)
     if plan is None or verify_plan(problem, plan):
         return None
-    outcome = Outcome(plan, -math.inf, "none", BACKEND, highs.version(), limit="time")
+    limit = result.certificate.limit
+    outcome = Outcome(plan, -math.inf, "none", BACKEND, highs.version(), limit=limit)
     return certify(family_of(problem), problem, "cost", outcome, settings)
 
 
@@ -253,11 +258,14 @@ class Settling:
             column = program.column(self._penalty(), max(gpus - least, 0.0))
             program.rows.append(([self._usable(pool, quarter), (column, 1.0)], gpus))
         model = program.model(first, money_unit(data))
+        self._open(model, plan, largest)
         if len(first.waive):
             waived = [float(scenario.name in plan.waived) for scenario in self.problem.scenarios]
             model.lower[first.waive] = model.upper[first.waive] = waived
         raw = highs.solve(model, SolverOptions(seconds, gap=_GAP))
-        if raw.values is None:
+        if raw.values is None or raw.objective is None:
+            return None
+        if raw.objective - raw.bound > _POOR * abs(raw.objective):
             return None
         for column, h, regime in rented:
             rentals += self._rental(h, regime, float(raw.values[column]))
@@ -269,6 +277,22 @@ class Settling:
                 site = self.problem.sites[group.site].name
                 orders.append(Order(data.offer(group).name, site, t, count + data.rounded_up))
         return replace(plan, orders=tuple(orders), rentals=tuple(rentals))
+
+    def _open(self, model: ArrayModel, plan: Plan, needed: Collection[tuple[Pool, int]]) -> None:
+        """Leave open what a plan has open, and pools in which nothing can be rented.
+
+        Where hosts may fail, what is open is by far the hardest of what hosts there are to be.
+        """
+        first, completion = self.first, FirstStageCompletion(self.data, self.first)
+        known = completion.complete(completion.from_plan(plan))
+        for i, level in enumerate(self.data.levels):
+            pool = self._pool(level.pool, False)
+            for t in range(self.data.num_quarters):
+                column = first.open[i, t]
+                if column >= 0 and known[column] > 0.5:
+                    model.lower[column] = 1.0
+                elif column >= 0 and (pool, t) not in needed:
+                    model.upper[column] = 0.0
 
     def _usable(self, pool: Pool, quarter: int) -> tuple[int, float]:
         """Return the usable GPUs of a pool, as an entry of a row."""
