@@ -369,7 +369,8 @@ class Stream:
             End of each run, seconds.
         """
         moments = np.unique(np.concatenate([self._columns[0], end_s]))
-        asked = np.searchsorted(moments, np.array(self._asked_s))
+        # What was being entered when Ctrl-C came took no time that is known.
+        asked = np.searchsorted(moments, np.array(self._asked_s)[: len(self._took_s)])
         took, counts = np.zeros(len(moments)), moments < stopped_s
         took[asked], counts[asked] = np.array(self._took_s), True
         counts[np.searchsorted(moments, np.array(self._idle_s))] = False

@@ -6,6 +6,7 @@ import copy
 import dataclasses
 import pickle
 import random
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -248,6 +249,32 @@ def test_ctrl_c_keeps_what_happened() -> None:
     assert max(run.end_s for run in kept.schedule.runs) <= kept.end_s < total.end_s
     with pytest.raises(KeyboardInterrupt):
         simulate(instance, Fifo(), progress=interrupt)
+
+
+@pytest.mark.parametrize("skip", [False, True])
+@pytest.mark.parametrize("looks", [1, 2, 3, 6])
+def test_ctrl_c_in_the_middle_of_a_decision_keeps_the_others(
+    looks: int, skip: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before it is decided, and when it has been but nobody knows yet how long that took."""
+    instance, clock, left = stream(random.Random(7)), time.perf_counter, looks
+    total = simulate(instance, Fifo(skip=skip))
+
+    def interrupted() -> float:
+        nonlocal left
+        left -= 1
+        if left == 0:
+            raise KeyboardInterrupt
+        return clock()
+
+    monkeypatch.setattr(time, "perf_counter", interrupted)
+    kept = simulate(instance, Fifo(skip=skip), keep_interrupted=True)
+    assert kept.notes == {"interrupted": 1.0}
+    assert kept.verified
+    assert kept.end_s < total.end_s
+    assert len(kept.decision_s) <= len(total.decision_s)
+    for job, end_s in kept.completion_s.items():
+        assert end_s in (None, total.completion_s[job])
 
 
 @pytest.mark.parametrize("entered", [False, True])
