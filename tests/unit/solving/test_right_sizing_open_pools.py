@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -27,8 +28,13 @@ def relaxed(problem: PlanningProblem) -> float:
     return found.objective
 
 
-def generated(seed: int, **changes: int) -> PlanningProblem:
-    sizes = {"num_host_types": 3, "num_sites": 2, "num_quarters": 3, "num_classes": 5}
+def generated(seed: int, **changes: Any) -> PlanningProblem:
+    sizes: dict[str, Any] = {
+        "num_host_types": 3,
+        "num_sites": 2,
+        "num_quarters": 3,
+        "num_classes": 5,
+    }
     return generate_planning("open", **{**sizes, "num_scenarios": 3, **changes}, seed=seed)
 
 
