@@ -355,13 +355,15 @@ class Candidates:
         part = relaxation.relaxed_point[self.switches]
         order = np.argsort(-part * (1 - part), kind="stable")
         counted = relaxation.first.counted[relaxation.first.open >= 0]
-        self.limits[order] = upper_bounds_in_better(
+        limits = self.limits.copy()
+        limits[order] = upper_bounds_in_better(
             relaxation.quarters.model(),
             relaxation.incumbent.cost,
             counted[order],
-            self.limits[order],
+            limits[order],
             _SHARE_TO_TIGHTEN * relaxation.seconds_left(),
         )
+        self.limits = limits
         self._set_limits()
 
     def polish(self) -> bool:

@@ -28,8 +28,9 @@ _FOR_ROUNDING = 1e-9
 _MAX_ROWS = 240
 _MAX_SLACK = 5
 """Solves of the block master for which a cut may be slack before it is dropped."""
-_LEAST_DROPPED = 100
-"""Such cuts, at least, before they are: HiGHS factorizes anew."""
+_MANY_CUTS = 1000
+"""Cuts of the block master up to which none is dropped: a master of so few takes milliseconds, and
+one of 6,500 rows, to which those of planning-large grow, three times as long as without."""
 _MAX_IDLE = 8
 """Solves for which a row may be slack before it is dropped from many."""
 
@@ -225,7 +226,7 @@ class BlockMaster:
     def _forget(self) -> None:
         """Drop cuts that have been slack for long; the pool has them still, should they matter."""
         idle = self._idle > _MAX_SLACK
-        if idle.sum() < _LEAST_DROPPED:
+        if len(self.cuts) <= _MANY_CUTS or not idle.any():
             return
         drop = np.flatnonzero(idle)
         self.program.delete_rows(self.rows + drop)

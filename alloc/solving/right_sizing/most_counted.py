@@ -20,7 +20,7 @@ def most_counted(data: SizingData, first: FirstStage) -> Array:
     if not at.any():
         return np.zeros(0)
     of_use = -first.matrix[first.switch[at], first.open[at]]
-    return np.minimum(np.asarray(of_use), room_of_sites(data)[at])
+    return np.asarray(np.minimum(of_use, room_of_sites(data)[at]))
 
 
 def room_of_sites(data: SizingData) -> Array:

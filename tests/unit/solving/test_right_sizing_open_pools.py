@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -27,8 +28,13 @@ def relaxed(problem: PlanningProblem) -> float:
     return found.objective
 
 
-def generated(seed: int, **changes: int) -> PlanningProblem:
-    sizes = {"num_host_types": 3, "num_sites": 2, "num_quarters": 3, "num_classes": 5}
+def generated(seed: int, **changes: Any) -> PlanningProblem:
+    sizes: dict[str, Any] = {
+        "num_host_types": 3,
+        "num_sites": 2,
+        "num_quarters": 3,
+        "num_classes": 5,
+    }
     return generate_planning("open", **{**sizes, "num_scenarios": 3, **changes}, seed=seed)
 
 
@@ -85,8 +91,8 @@ def test_both_methods_agree_where_hosts_are_owned_and_stay(seed: int) -> None:
 def test_cuts_that_are_dropped_come_back_where_they_matter(monkeypatch: pytest.MonkeyPatch) -> None:
     problem = generated(5, failures=1, num_scenarios=6)
     bounds, cuts = [], []
-    for least in (10**9, 1):
-        monkeypatch.setattr("alloc.solving.right_sizing.master._LEAST_DROPPED", least)
+    for many in (10**9, 0):
+        monkeypatch.setattr("alloc.solving.right_sizing.master._MANY_CUTS", many)
         monkeypatch.setattr("alloc.solving.right_sizing.master._MAX_SLACK", 1)
         state = Relaxation(SizingData(problem), Settings(60.0), 1e-7)
         with state.values:
