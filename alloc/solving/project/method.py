@@ -45,9 +45,9 @@ _LAYERS, _BY_LAYERS, _AGAIN = 0.5, 0.95, 6.0
 which CP-SAT would close no more in the time of half a pass. No wider pass begins that may take so
 many times as long as the one before and has less time than that: half a pass finds nothing."""
 _RELAXED_S = 0.02
-"""Seconds a mode, for CP-SAT with linear relaxations on a makespan: what they see of choices of
-modes they show within half of that, such as the bounds of every third project of MMLIB50, which
-CP-SAT does not prove without them."""
+"""Seconds a mode, for CP-SAT with linear relaxations on a makespan. What they see of choices of
+modes they show by then: four of fifteen projects of MMLIB50 are proved in 0.2 to 2 of the 3 seconds
+that this gives them, and not in 8 without relaxations."""
 _USUAL = 0.25
 """Of the time of a makespan, for CP-SAT as it is or without relaxations. Without them it proves
 hard projects with budgets four times as fast; what it does not close in the first seconds it moves
