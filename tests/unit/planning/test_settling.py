@@ -15,6 +15,7 @@ from alloc.planning import buffers, capacity
 from alloc.planning.buffers import Knowledge, is_enough, learn
 from alloc.planning.capacity import formula_gpus, required_by_formula
 from alloc.planning.iteration_solves import IterationSolves
+from alloc.planning.loop import plan_and_replay
 from alloc.planning.pools import Pool, operations_of, tightest
 from alloc.planning.replay import ReplaySettings, replay
 from alloc.planning.report import solve_plan
@@ -149,6 +150,8 @@ def test_a_plan_for_which_there_is_no_more_time_is_settled(
     """A plan that lacks capacity would be replayed for nothing."""
     shared, first = planned(small_pools())
     clock = [0.0]
+    # The plan is not what was asked for: some pool goes on lacking.
+    monkeypatch.setattr("alloc.planning.iteration_solves.raise_buffers", lambda *known: True)
     monkeypatch.setattr("alloc.planning.iteration_solves.time.monotonic", lambda: clock[0])
 
     def solve(asked: PlanningProblem, _: object, seconds: float | None) -> Result[Plan]:
@@ -166,6 +169,36 @@ def test_a_plan_for_which_there_is_no_more_time_is_settled(
     asked, result = solves.in_places_of(late)
     assert asked == shared
     assert set(result.require_solution().shares) == set(first.require_solution().shares)
+
+
+def test_goals_hold_though_no_solve_gives_pools_what_they_require(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each solve takes all the time that there is, and is as short of hosts as the first."""
+    _, first = planned(small_pools())
+    first = first.replace(certificate=first.certificate.replace(limit="time"))
+    clock = [0.0]
+    monkeypatch.setattr("alloc.planning.iteration_solves.time.monotonic", lambda: clock[0])
+    monkeypatch.setattr("alloc.planning.iteration_solves.raise_buffers", lambda *known: True)
+
+    def solve(asked: PlanningProblem, _: object, seconds: float | None) -> Result[Plan]:
+        assert seconds is not None
+        clock[0] += seconds
+        return first
+
+    settings = ReplaySettings(jobs=100, replications=2)
+    ended = plan_and_replay(small_pools(), solve, settings, seconds=10.0)
+    assert ended.iterations[0].missed
+    assert ended.outcome == "holds"
+    # Jobs stay where they are in all plans.
+    places = {
+        frozenset((s.job_class, s.option, s.site, s.spot) for s in one.result.solution.shares)
+        for one in ended.iterations
+        if one.result.solution is not None
+    }
+    assert len(places) == 1
+    assert "no bound is proved of it" in ended.sentence
+    assert not verify_plan(ended.answer.problem, ended.result.require_solution())
 
 
 def test_a_pool_that_kept_its_goals_is_measured_once_until_all_hold(
