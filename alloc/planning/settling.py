@@ -302,8 +302,8 @@ class Settling:
                 program.rows.append((entries, gpus))
             else:
                 known = largest.get((pool, regime.quarter), (0.0, 0.0))
-                most_room = max(known[1], room.get(at, 0.0))
-                largest[pool, regime.quarter] = max(known[0], gpus), most_room
+                room_there = max(known[1], room.get(at, 0.0))
+                largest[pool, regime.quarter] = max(known[0], gpus), room_there
         for (pool, quarter), (gpus, least) in largest.items():
             column = program.column(self._penalty(), max(gpus - least, 0.0))
             entries = [(int(usable[pool][quarter]), data.gpu_unit), (column, 1.0)]
