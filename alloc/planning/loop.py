@@ -385,6 +385,8 @@ def _holds_sentence(iterations: tuple[Iteration, ...], settings: ReplaySettings)
 
 def _about(first: Iteration, number: int, one: Iteration) -> str:
     """Return which problem the bound of an iteration is about, if not the one asked."""
+    if not math.isfinite(one.result.certificate.bound):
+        return "; its jobs stay where an earlier solve sent them, and no bound is proved of it"
     if one.problem == first.problem:
         return ""
     added = [part for part in one.tightening if part not in first.tightening]

@@ -26,6 +26,7 @@ from alloc.planning.buffers import Knowledge
 from alloc.planning.capacity import gpus_to_ask
 from alloc.planning.pools import Operation, Pool, Regime, operations_of
 from alloc.problems.right_sizing.accounting import account
+from alloc.problems.right_sizing.demand import Tightening
 from alloc.problems.right_sizing.plan import Order, Plan, Rental, Share
 from alloc.problems.right_sizing.problem import PlanningProblem
 from alloc.result import Limits, Result
@@ -138,7 +139,6 @@ class Settling:
     def __init__(self, problem: PlanningProblem, knowledge: Knowledge) -> None:
         self.problem, self.knowledge = problem, knowledge
         self.data = SizingData(problem)
-        self.first = first_stage(self.data)
         self._pools = {
             self._pool(p, spot): p for p in range(len(self.data.pools)) for spot in (False, True)
         }
@@ -219,7 +219,55 @@ class Settling:
             )
             if gpus > had:
                 stays[at] = _part_within(spot[at], gpus, had)
-        return _moved(self.problem, plan, stays) if stays else plan
+        return self._moved(plan, stays) if stays else plan
+
+    def _moved(self, plan: Plan, stays: Mapping[tuple[Pool, Regime], float]) -> Plan:
+        """Return a plan of which only a part stays in some pools.
+
+        Parameters
+        ----------
+        plan
+            The plan.
+        stays
+            The part of each class that stays in a pool in a regime, 0 to 1; 1 in others.
+        """
+        firm = self._firm_places(plan)
+        rates: dict[Share, float] = defaultdict(float)
+        for share in plan.shares:
+            at = self._pool_of(share), Regime(share.scenario, share.quarter, share.band)
+            part = stays.get(at, 1.0) if share.job_class in firm else 1.0
+            rates[replace(share, jobs_per_hour=0.0)] += part * share.jobs_per_hour
+            if part < 1.0:
+                option, site = firm[share.job_class]
+                there = replace(share, option=option, site=site, spot=False, jobs_per_hour=0.0)
+                rates[there] += (1.0 - part) * share.jobs_per_hour
+        shares = (replace(share, jobs_per_hour=rate) for share, rate in rates.items() if rate > 0)
+        return replace(plan, shares=tuple(shares))
+
+    def _pool_of(self, share: Share) -> Pool:
+        job_class = self.problem.classes[self.problem.class_index[share.job_class]]
+        return Pool(job_class.options[share.option].gpu_type, share.site, share.spot)
+
+    def _firm_places(self, plan: Plan) -> dict[str, tuple[int, str]]:
+        """Return of each class the option and site that most of it runs in on firm hosts.
+
+        Of one that runs on none, those of the pool to which most jobs of others come.
+        """
+        own: dict[tuple[str, int, str], float] = defaultdict(float)
+        of_pool: dict[Pool, float] = defaultdict(float)
+        for share in plan.shares:
+            if not share.spot:
+                own[share.job_class, share.option, share.site] += share.jobs_per_hour
+                of_pool[self._pool_of(share)] += share.jobs_per_hour
+        found: dict[str, tuple[tuple[float, float], tuple[int, str]]] = {}
+        for mode in self.data.modes:
+            if not mode.spot:
+                name = self.problem.classes[mode.job_class].name
+                pool = self._pool(mode.pool, False)
+                wish = own.get((name, mode.option, pool.site), 0.0), of_pool.get(pool, 0.0)
+                if name not in found or wish > found[name][0]:
+                    found[name] = wish, (mode.option, pool.site)
+        return {name: place for name, (_, place) in found.items()}
 
     # Hosts ------------------------------------------------------------------------------------
 
@@ -229,7 +277,9 @@ class Settling:
         Of firm hosts no fewer than the model's room; of what is required besides, as many as sites
         hold.
         """
-        data, first = self.data, self.first
+        data = SizingData(self._with_room_for(plan, needs))
+        first = first_stage(data)
+        usable = {pool: first.usable[p] for pool, p in self._pools.items()}
         rentals: list[Rental] = []
         program = _Program(len(first.cost))
         rented: list[tuple[int, int, Regime]] = []
@@ -239,7 +289,7 @@ class Settling:
             if pool.spot:
                 rentals += self._on_spot(pool, regime, gpus)
             elif self._rentals[pool]:
-                entries = [self._usable(pool, regime.quarter)]
+                entries = [(int(usable[pool][regime.quarter]), data.gpu_unit)]
                 for h in self._rentals[pool]:
                     option = data.rental_options[h]
                     most = min(self._most(h, regime), gpus / option.gpus)
@@ -252,13 +302,14 @@ class Settling:
                 program.rows.append((entries, gpus))
             else:
                 known = largest.get((pool, regime.quarter), (0.0, 0.0))
-                most_room = max(known[1], room.get(at, 0.0))
-                largest[pool, regime.quarter] = max(known[0], gpus), most_room
+                room_there = max(known[1], room.get(at, 0.0))
+                largest[pool, regime.quarter] = max(known[0], gpus), room_there
         for (pool, quarter), (gpus, least) in largest.items():
             column = program.column(self._penalty(), max(gpus - least, 0.0))
-            program.rows.append(([self._usable(pool, quarter), (column, 1.0)], gpus))
+            entries = [(int(usable[pool][quarter]), data.gpu_unit), (column, 1.0)]
+            program.rows.append((entries, gpus))
         model = program.model(first, money_unit(data))
-        self._open(model, plan, largest)
+        self._open(model, data, first, plan, largest)
         if len(first.waive):
             waived = [float(scenario.name in plan.waived) for scenario in self.problem.scenarios]
             model.lower[first.waive] = model.upper[first.waive] = waived
@@ -278,25 +329,45 @@ class Settling:
                 orders.append(Order(data.offer(group).name, site, t, count + data.rounded_up))
         return replace(plan, orders=tuple(orders), rentals=tuple(rentals))
 
-    def _open(self, model: ArrayModel, plan: Plan, needed: Collection[tuple[Pool, int]]) -> None:
+    def _with_room_for(self, plan: Plan, needs: Needs) -> PlanningProblem:
+        """Return the problem with margins that let pools have as many hosts as they need.
+
+        What a pool is of use for at most is taken to be its jobs' room and margin: the first stage
+        has no room for more.
+        """
+        most: dict[Pool, float] = defaultdict(float)
+        for (pool, _), gpus in needs.items():
+            most[pool] = max(most[pool], gpus)
+        names = {self._pool_of(share): share.job_class for share in plan.shares}
+        more = [
+            Tightening(names[pool], pool.gpu_type, pool.site, margin=gpus)
+            for pool, gpus in most.items()
+            if not pool.spot
+        ]
+        return self.problem.replace(tightening=self.problem.tightening + tuple(more))
+
+    def _open(
+        self,
+        model: ArrayModel,
+        data: SizingData,
+        first: FirstStage,
+        plan: Plan,
+        needed: Collection[tuple[Pool, int]],
+    ) -> None:
         """Leave open what a plan has open, and pools in which nothing can be rented.
 
         Where hosts may fail, what is open is by far the hardest of what hosts there are to be.
         """
-        first, completion = self.first, FirstStageCompletion(self.data, self.first)
+        completion = FirstStageCompletion(data, first)
         known = completion.complete(completion.from_plan(plan))
-        for i, level in enumerate(self.data.levels):
+        for i, level in enumerate(data.levels):
             pool = self._pool(level.pool, False)
-            for t in range(self.data.num_quarters):
+            for t in range(data.num_quarters):
                 column = first.open[i, t]
                 if column >= 0 and known[column] > 0.5:
                     model.lower[column] = 1.0
                 elif column >= 0 and (pool, t) not in needed:
                     model.upper[column] = 0.0
-
-    def _usable(self, pool: Pool, quarter: int) -> tuple[int, float]:
-        """Return the usable GPUs of a pool, as an entry of a row."""
-        return int(self.first.usable[self._pools[pool], quarter]), self.data.gpu_unit
 
     def _price(self, h: int, regime: Regime) -> float:
         """Return expected discounted money for a host of a rental option in a regime."""
@@ -343,39 +414,3 @@ def _part_within(operation: Operation, required: float, had: float) -> float:
     beyond = max(required - operation.load, 0.0)
     root = (math.sqrt(beyond**2 + 4 * operation.load * had) - beyond) / (2 * operation.load)
     return min(root**2, 1.0)
-
-
-def _moved(
-    problem: PlanningProblem, plan: Plan, stays: Mapping[tuple[Pool, Regime], float]
-) -> Plan:
-    """Return a plan of which only a part stays in some pools, of classes that have firm hosts too.
-
-    Parameters
-    ----------
-    problem
-        The problem.
-    plan
-        The plan.
-    stays
-        The part of each class that stays in a pool in a regime, 0 to 1; 1 in others.
-    """
-    firm: dict[str, dict[tuple[int, str], float]] = defaultdict(lambda: defaultdict(float))
-    for share in plan.shares:
-        if not share.spot:
-            firm[share.job_class][share.option, share.site] += share.jobs_per_hour
-    rates: dict[Share, float] = defaultdict(float)
-    for share in plan.shares:
-        places = firm[share.job_class]
-        option = problem.classes[problem.class_index[share.job_class]].options[share.option]
-        pool = Pool(option.gpu_type, share.site, share.spot)
-        at = pool, Regime(share.scenario, share.quarter, share.band)
-        part = stays.get(at, 1.0) if places else 1.0
-        rates[replace(share, jobs_per_hour=0.0)] += part * share.jobs_per_hour
-        if part < 1.0:
-            k, site = max(places, key=lambda place: (places[place], place))
-            there = replace(share, option=k, site=site, spot=False, jobs_per_hour=0.0)
-            rates[there] += (1.0 - part) * share.jobs_per_hour
-    return replace(
-        plan,
-        shares=tuple(replace(s, jobs_per_hour=rate) for s, rate in rates.items() if rate > 0),
-    )
