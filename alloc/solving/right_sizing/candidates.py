@@ -15,8 +15,8 @@ from alloc.formulation import RawResult
 from alloc.models.right_sizing.data import Array, Ints
 from alloc.models.right_sizing.margins import Margin
 from alloc.solving.right_sizing.blocks import SHORT, BlockValue, Task
+from alloc.solving.right_sizing.max_counted import max_counted
 from alloc.solving.right_sizing.mending import Mending, to_blame
-from alloc.solving.right_sizing.most_counted import most_counted
 from alloc.solving.right_sizing.relaxation import Incumbent, Relaxation
 from alloc.solving.right_sizing.slopes import open_by_slopes
 
@@ -71,7 +71,7 @@ class Candidates:
         """The pool that each row of choices is about, all quarters of which follow each other."""
         self.seen = np.zeros(len(self.choices), dtype=bool)
         """Choices that were taken in some dive or, of switches, in the relaxation."""
-        self.limits = most_counted(data, relaxation.first)
+        self.limits = max_counted(data, relaxation.first)
         """M of (C7) for each switch, as far as it is tightened."""
         self._set_limits()
         self._dives = 0

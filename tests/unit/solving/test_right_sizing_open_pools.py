@@ -16,8 +16,8 @@ from alloc.problems.right_sizing import HostOffer, Owned, PlanningProblem
 from alloc.result import Limits
 from alloc.solving.outcome import Settings
 from alloc.solving.right_sizing.decomposition import Decomposition
+from alloc.solving.right_sizing.max_counted import max_counted, room_of_sites
 from alloc.solving.right_sizing.method import right_size
-from alloc.solving.right_sizing.most_counted import most_counted, room_of_sites
 from alloc.solving.right_sizing.relaxation import Relaxation
 from alloc.solving.right_sizing.state import linear_relaxation
 
@@ -58,7 +58,7 @@ def test_no_plan_counts_more_hosts_than_its_sites_have_room_for(seed: int) -> No
     problem = generated(seed, failures=1)
     data = SizingData(problem)
     search = Decomposition(data, Settings(60.0), 1e-4)
-    first, counted = search.relaxation.first, most_counted(data, search.relaxation.first)
+    first, counted = search.relaxation.first, max_counted(data, search.relaxation.first)
     of_use = -first.matrix[first.switch[first.open >= 0], first.open[first.open >= 0]]
     assert (counted < np.asarray(of_use)).any()
     plan = right_size(problem, limits=Limits(gap=1e-3)).solution

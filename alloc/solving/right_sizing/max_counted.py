@@ -14,7 +14,7 @@ _ROUNDING = 1e-6
 """Part of a host by which rounding may make too little of the room for it."""
 
 
-def most_counted(data: SizingData, first: FirstStage) -> Array:
+def max_counted(data: SizingData, first: FirstStage) -> Array:
     """Return M for every switch: what the demand asks for at most, and its site has room for."""
     at = first.open >= 0
     if not at.any():
