@@ -215,8 +215,11 @@ class IterationSolves:
 
         It is one of the problem without buffers: how many hosts there are is no choice any more.
         """
-        seconds = math.inf if self.seconds is None else _SETTLING_TIME * self.seconds
-        found = settled(self.shared, self.knowledge, result, min(seconds, _MAX_SETTLING_S))
+        seconds = _MAX_SETTLING_S
+        if self.seconds is not None:
+            left = max(self._left(), _LEAST_TIME * self.seconds)
+            seconds = min(seconds, left, _SETTLING_TIME * self.seconds)
+        found = settled(self.shared, self.knowledge, result, seconds)
         if found is None:
             return None
         self._solved.append((self.shared, found))

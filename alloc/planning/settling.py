@@ -22,12 +22,13 @@ from alloc.families import family_of
 from alloc.formulation import ArrayModel
 from alloc.models.right_sizing.data import SizingData
 from alloc.models.right_sizing.first_stage import FirstStage, first_stage
+from alloc.models.right_sizing.reading import read_orders
 from alloc.planning.buffers import Knowledge
 from alloc.planning.capacity import gpus_to_ask
 from alloc.planning.pools import Operation, Pool, Regime, operations_of
 from alloc.problems.right_sizing.accounting import account
 from alloc.problems.right_sizing.demand import Tightening
-from alloc.problems.right_sizing.plan import Order, Plan, Rental, Share
+from alloc.problems.right_sizing.plan import Plan, Rental, Share
 from alloc.problems.right_sizing.problem import PlanningProblem
 from alloc.result import Limits, Result
 from alloc.solving.certify import certify
@@ -36,14 +37,14 @@ from alloc.solving.right_sizing.first_stage_completion import FirstStageCompleti
 from alloc.solving.right_sizing.state import BACKEND, money_unit
 from alloc.verification.right_sizing import verify_plan
 
-# Prices of the dearest GPU that a GPU costs which a pool requires and cannot have: above those of
-# any host, of which a part may be no use, and costs still span few digits.
+# Costs of the dearest GPU that one costs which a pool requires and cannot have: above those of any
+# host, of which a part may be no use, and costs still span few digits.
 _PENALTY = 10.0
 # Relative gap of the hosts: a tenth of that to which plans are solved.
 _GAP = 1e-3
 # Relative gap from which on hosts are dear for lack of time, and the plan is better left as it is.
 _POOR = 0.03
-# Hosts below which a rental is the solver's round-off.
+# Rented hosts, in the unit of demand, below which they are the solver's round-off.
 _ROUND_OFF = 1e-7
 
 Needs = dict[tuple[Pool, Regime], float]
@@ -71,6 +72,11 @@ def settled(
     Result or None
         Checked, without a bound, and with the limit of the result; None where sites have no room,
         or other limits are broken.
+
+    Raises
+    ------
+    KeyboardInterrupt
+        If it comes meanwhile: the solver of the program returns at Ctrl-C.
     """
     limits = Limits(seconds=seconds)
     settings = Settings.of(limits)
@@ -279,6 +285,8 @@ class Settling:
         """
         data = SizingData(self._with_room_for(plan, needs))
         first = first_stage(data)
+        # As in the first stage, GPUs and rented hosts are neither huge nor tiny numbers.
+        unit, penalty = data.gpu_unit, self._penalty() * data.gpu_unit
         usable = {pool: first.usable[p] for pool, p in self._pools.items()}
         rentals: list[Rental] = []
         program = _Program(len(first.cost))
@@ -289,45 +297,40 @@ class Settling:
             if pool.spot:
                 rentals += self._on_spot(pool, regime, gpus)
             elif self._rentals[pool]:
-                entries = [(int(usable[pool][regime.quarter]), data.gpu_unit)]
+                entries = [(int(usable[pool][regime.quarter]), 1.0)]
                 for h in self._rentals[pool]:
                     option = data.rental_options[h]
-                    most = min(self._most(h, regime), gpus / option.gpus)
-                    column = program.column(self._price(h, regime), most)
+                    most = min(self._most(h, regime), gpus / option.gpus) / unit
+                    column = program.column(self._price(h, regime) * unit, most)
                     entries.append((column, option.gpus))
                     rented.append((column, h, regime))
                 if all(math.isfinite(self._most(h, regime)) for h in self._rentals[pool]):
-                    lacking = max(gpus - room.get(at, 0.0), 0.0)
-                    entries.append((program.column(self._penalty(), lacking), 1.0))
-                program.rows.append((entries, gpus))
+                    lacking = max(gpus - room.get(at, 0.0), 0.0) / unit
+                    entries.append((program.column(penalty, lacking), 1.0))
+                program.rows.append((entries, gpus / unit))
             else:
                 known = largest.get((pool, regime.quarter), (0.0, 0.0))
                 room_there = max(known[1], room.get(at, 0.0))
                 largest[pool, regime.quarter] = max(known[0], gpus), room_there
         for (pool, quarter), (gpus, least) in largest.items():
-            column = program.column(self._penalty(), max(gpus - least, 0.0))
-            entries = [(int(usable[pool][quarter]), data.gpu_unit), (column, 1.0)]
-            program.rows.append((entries, gpus))
+            column = program.column(penalty, max(gpus - least, 0.0) / unit)
+            program.rows.append(([(int(usable[pool][quarter]), 1.0), (column, 1.0)], gpus / unit))
         model = program.model(first, money_unit(data))
         self._open(model, data, first, plan, largest)
         if len(first.waive):
             waived = [float(scenario.name in plan.waived) for scenario in self.problem.scenarios]
             model.lower[first.waive] = model.upper[first.waive] = waived
         raw = highs.solve(model, SolverOptions(seconds, gap=_GAP))
+        if raw.limit == "interrupt":
+            raise KeyboardInterrupt
         if raw.values is None or raw.objective is None:
             return None
         if raw.objective - raw.bound > _POOR * abs(raw.objective):
             return None
         for column, h, regime in rented:
-            rentals += self._rental(h, regime, float(raw.values[column]))
-        orders = []
-        for k, t in np.argwhere(first.order >= 0).tolist():
-            count = round(float(raw.values[first.order[k, t]]) * data.host_unit)
-            if count > 0:
-                group = data.host_groups[k]
-                site = self.problem.sites[group.site].name
-                orders.append(Order(data.offer(group).name, site, t, count + data.rounded_up))
-        return replace(plan, orders=tuple(orders), rentals=tuple(rentals))
+            rentals += self._rental(h, regime, float(raw.values[column]) * unit)
+        orders = tuple(read_orders(data, first, raw.values))
+        return replace(plan, orders=orders, rentals=tuple(rentals))
 
     def _with_room_for(self, plan: Plan, needs: Needs) -> PlanningProblem:
         """Return the problem with margins that let pools have as many hosts as they need.
@@ -378,10 +381,14 @@ class Settling:
         return float(price * weight)
 
     def _penalty(self) -> float:
-        """Return money for a GPU that a pool lacks in a quarter."""
-        hours = self.problem.quarter_hours
+        """Return money for a GPU that a pool lacks in a quarter, where hosts run to the end."""
+        data, hours = self.data, self.problem.quarter_hours
         each = [o.price / o.gpus * (hours if o.is_hourly else 1.0) for o in self.problem.offers]
-        return _PENALTY * max(each)
+        run = [
+            float(data.running_cost[k]) / (data.host_unit * data.offer(group).gpus)
+            for k, group in enumerate(data.host_groups)
+        ]
+        return _PENALTY * (max(each) + data.num_quarters * max(run, default=0.0))
 
     def _on_spot(self, pool: Pool, regime: Regime, gpus: float) -> list[Rental]:
         """Return rentals of so many GPUs on spot hosts, the cheapest first, or of all there are."""
@@ -395,7 +402,7 @@ class Settling:
 
     def _rental(self, h: int, regime: Regime, hosts: float) -> list[Rental]:
         """Return a rental of so many hosts, or none where they are round-off."""
-        if hosts <= _ROUND_OFF:
+        if hosts <= _ROUND_OFF * self.data.gpu_unit:
             return []
         rental = self.data.rental_options[h]
         offer = self.problem.offers[rental.offer].name

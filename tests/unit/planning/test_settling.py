@@ -11,6 +11,7 @@ import pytest
 from planning_worlds import small_pools
 from pools import FILLER, GANG, QUICK, SHORT, pool, problem
 
+from alloc.backends import RawResult, highs
 from alloc.planning import buffers, capacity
 from alloc.planning.buffers import Knowledge, is_enough, learn
 from alloc.planning.capacity import formula_gpus, required_by_formula
@@ -239,3 +240,55 @@ def test_what_a_pool_requires_is_the_most_that_a_class_does(
     mixed = pool(1, *zip((SHORT, FILLER, GANG), loads, strict=True))
     most = max(formula_gpus(mixed.streams, one) for one in (SHORT, FILLER, GANG))
     assert required_by_formula(mixed) == pytest.approx(most, rel=2e-3)
+
+
+@pytest.mark.parametrize("dearer", [1e-9, 1.0, 1e12])
+def test_pools_have_what_they_require_however_little_of_the_cost_is_prices(dearer: float) -> None:
+    """What hosts draw and their upkeep is money that a host costs, too."""
+    asked = small_pools()
+    offers = tuple(dataclasses.replace(offer, price=dearer * offer.price) for offer in asked.offers)
+    shared, first = planned(asked.replace(offers=offers))
+    knowledge = Knowledge()
+    for operation in operations_of(shared, first.require_solution()):
+        knowledge.correct(operation.pool, 3.0)
+    found = settled(shared, knowledge, first, 20.0)
+    assert found is not None
+    assert has_all(shared, knowledge, found.require_solution())
+
+
+@pytest.mark.parametrize("jobs", [1e-9, 1e-3, 1.0, 1e3])
+def test_rentals_of_next_to_no_load_are_no_round_off(jobs: float) -> None:
+    asked = spot_world(1_000_000, 1.0)
+    offers = (asked.offers[0],)
+    scenarios = tuple(
+        dataclasses.replace(one, arrivals={"train": (jobs,), "tune": (3 * jobs,)})
+        for one in asked.scenarios
+    )
+    # Without goals a pool requires the load alone, and no gang: next to nothing is rented.
+    classes = tuple(dataclasses.replace(one, goal=None) for one in asked.classes)
+    shared, first = planned(asked.replace(offers=offers, scenarios=scenarios, classes=classes))
+    found = settled(shared, Knowledge(), first, 20.0)
+    assert found is not None
+    assert found.certificate.objective == pytest.approx(first.certificate.objective, rel=1e-4)
+
+
+def test_an_interrupt_while_hosts_are_sought_keeps_the_plan_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The solver of the program returns at Ctrl-C as at the end of its time."""
+    shared, first = planned(small_pools())
+    late = first.replace(certificate=first.certificate.replace(limit="time"))
+    knowledge = Knowledge()
+    solves = IterationSolves(
+        small_pools(), shared, knowledge, lambda *asked: late, ReplaySettings(), None
+    )
+    solves.of(shared, None)
+    solve = highs.solve
+
+    def interrupted(*asked: object) -> RawResult:
+        return dataclasses.replace(solve(*asked), limit="interrupt")  # type: ignore[arg-type]
+
+    monkeypatch.setattr("alloc.planning.settling.highs.solve", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        solves.in_places_of(late)
+    assert solves.best() == (shared, late)
