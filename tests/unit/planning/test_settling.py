@@ -11,7 +11,8 @@ import pytest
 from planning_worlds import small_pools
 from pools import FILLER, GANG, QUICK, SHORT, pool, problem
 
-from alloc.backends import RawResult, highs
+from alloc.backends import highs
+from alloc.formulation import RawResult
 from alloc.planning import buffers, capacity
 from alloc.planning.buffers import Knowledge, is_enough, learn
 from alloc.planning.capacity import formula_gpus, required_by_formula
