@@ -316,8 +316,8 @@ def _worth_another(iterations: Sequence[Iteration]) -> bool:
     if one.missed:
         return True
     if held and one.cost > (1 - _LITTLE) * min(held):
-        # Where jobs of a settled plan are is as a solve short of time left them: the next, with what
-        # was measured since, may save more. One with a bound was the cheapest with its buffers.
+        # Where jobs of a settled plan are is as a solve short of time left them: the next, with
+        # what was measured since, may save more. One with a bound was sought with its buffers.
         best = min((one for one in iterations if one.holds), key=lambda one: one.cost)
         return not math.isfinite(best.result.certificate.bound)
     return not _is_near(iterations)
