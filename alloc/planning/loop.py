@@ -318,8 +318,11 @@ def _worth_another(iterations: Sequence[Iteration]) -> bool:
     if held and one.cost > (1 - _LITTLE) * min(held):
         # Where jobs of a settled plan are is as a solve short of time left them: the next, with
         # what was measured since, may save more. One with a bound was sought with its buffers.
-        best = min((one for one in iterations if one.holds), key=lambda one: one.cost)
-        return not math.isfinite(best.result.certificate.bound)
+        best = min((before for before in iterations if before.holds), key=lambda held: held.cost)
+        is_settled = not math.isfinite(best.result.certificate.bound)
+        return is_settled and all(
+            one.result.solution != before.result.solution for before in iterations[:-1]
+        )
     return not _is_near(iterations)
 
 

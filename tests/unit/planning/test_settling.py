@@ -199,6 +199,8 @@ def test_goals_hold_though_no_solve_gives_pools_what_they_require(
         if one.result.solution is not None
     }
     assert len(places) == 1
+    # The same plan again is no reason for another iteration.
+    assert [one.holds for one in ended.iterations] == [False, False, True, True]
     assert "no bound is proved of it" in ended.sentence
     assert not verify_plan(ended.answer.problem, ended.result.require_solution())
 
@@ -293,3 +295,38 @@ def test_an_interrupt_while_hosts_are_sought_keeps_the_plan_before(
     with pytest.raises(KeyboardInterrupt):
         solves.in_places_of(late)
     assert solves.best() == (shared, late)
+
+
+@pytest.mark.parametrize(("is_proved", "iterations"), [(False, 5), (True, 3)])
+def test_a_dearer_plan_after_a_settled_one_does_not_end_the_loop(
+    monkeypatch: pytest.MonkeyPatch, is_proved: bool, iterations: int
+) -> None:
+    """Every settled plan holds, and has a host more than the one before."""
+    _, first = planned(small_pools())
+    first = first.replace(certificate=first.certificate.replace(limit="time"))
+    clock, calls = [0.0], itertools.count(1)
+    monkeypatch.setattr("alloc.planning.iteration_solves.time.monotonic", lambda: clock[0])
+    monkeypatch.setattr("alloc.planning.iteration_solves.raise_buffers", lambda *known: True)
+
+    def solve(asked: PlanningProblem, _: object, seconds: float | None) -> Result[Plan]:
+        assert seconds is not None
+        clock[0] += seconds
+        return first
+
+    def with_more(shared: PlanningProblem, knowledge: Knowledge, *asked: object) -> Result[Plan]:
+        found = settled(shared, knowledge, first, 20.0)
+        assert found is not None
+        plan, more = found.require_solution(), next(calls)
+        orders = tuple(dataclasses.replace(o, count=o.count + more) for o in plan.orders)
+        plan = dataclasses.replace(plan, orders=orders)
+        cost = account(shared, plan).costs.total
+        certificate = found.certificate.replace(
+            objective=cost, bound=0.9 * cost if is_proved else -math.inf
+        )
+        return found.replace(solution=plan, certificate=certificate)
+
+    monkeypatch.setattr("alloc.planning.iteration_solves.settled", with_more)
+    settings = ReplaySettings(jobs=100, replications=2)
+    ended = plan_and_replay(small_pools(), solve, settings, seconds=10.0)
+    assert [one.holds for one in ended.iterations] == [False] + [True] * (len(ended.iterations) - 1)
+    assert len(ended.iterations) == iterations
