@@ -204,10 +204,11 @@ class IterationSolves:
         """Return the problem with buffers where a plan sends classes, and its result.
 
         Where the solve of the plan ended by its time, the next would move jobs about and end so
-        too: its jobs stay, and its pools get the hosts that they lack.
+        too: its jobs stay, and its pools get the hosts that they lack, if sites have room for them.
         """
         found = self.settled(start) if start.certificate.limit == "time" else None
-        found = self._candidate(start) if found is None else found
+        if found is None or not found.is_enough:
+            found = self._candidate(start)
         return found.problem, found.result
 
     def settled(self, result: Result[Plan]) -> _Candidate | None:

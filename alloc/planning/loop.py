@@ -10,7 +10,15 @@ from typing import Literal
 from alloc.errors import InstanceError
 from alloc.planning.buffers import Knowledge, fit, learn
 from alloc.planning.iteration_solves import IterationSolves, Solve
-from alloc.planning.pools import goals_of, operations_of, tightest, too_large
+from alloc.planning.pools import (
+    Operation,
+    Pool,
+    Regime,
+    goals_of,
+    operations_of,
+    tightest,
+    too_large,
+)
 from alloc.planning.replay import Measured, ReplaySettings, replay_all
 from alloc.planning.tightenings import with_shared_pools
 from alloc.problems.right_sizing.demand import Tightening
@@ -38,6 +46,9 @@ _TRIES = 3
 # Part of the cost that an iteration must have saved for another to be worth its time: half of the
 # gap to which plans are solved.
 _LITTLE = 0.005
+
+_Verdicts = dict[tuple[Pool, Regime], tuple[Operation, tuple[Measured, ...]]]
+"""What a pool last met in a regime, and how its goals were kept."""
 
 
 @dataclass(frozen=True)
@@ -196,6 +207,7 @@ def _iterate(
     """Add one iteration after another."""
     knowledge, shared = Knowledge(), with_shared_pools(problem)
     measured_only = made_sure = False
+    kept: _Verdicts = {}
     for number in range(1, max_iterations + 1):
         tell(f"iteration {number}: solving the plan")
         last = _last_plan(iterations)
@@ -218,9 +230,12 @@ def _iterate(
         iterations.append(Iteration(now, result, ()))
         every = () if result.solution is None else solves.operations(result)
         operations = tightest(every, settings.regimes)
-        if operations:
-            tell(f"iteration {number}: replaying {len(operations)} regimes of pools")
-        measured = replay_all(operations, settings, draw=number)
+        new = [one for one in operations if not _is_kept(kept, one)]
+        if new:
+            tell(f"iteration {number}: replaying {len(new)} regimes of pools")
+        for one, its_goals in zip(new, replay_all(new, settings, draw=number), strict=True):
+            kept[one.pool, one.regime] = one, its_goals
+        measured = tuple(kept[one.pool, one.regime][1] for one in operations)
         done = Iteration(now, result, tuple(m for found in measured for m in found))
         iterations[-1] = done
         if done.missed:
@@ -260,6 +275,16 @@ def _iterate(
                     break
             else:
                 return
+
+
+def _is_kept(known: _Verdicts, operation: Operation) -> bool:
+    """Return whether a pool kept all its goals with the same jobs and hosts before.
+
+    Another draw would say little more of it. And of hundreds of goals that are just kept, each new
+    draw would find some other one missed.
+    """
+    before, measured = known.get((operation.pool, operation.regime), (None, ()))
+    return before == operation and all(one.holds for one in measured)
 
 
 def _solved(
