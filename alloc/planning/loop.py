@@ -10,7 +10,15 @@ from typing import Literal
 from alloc.errors import InstanceError
 from alloc.planning.buffers import Knowledge, fit, learn
 from alloc.planning.iteration_solves import IterationSolves, Solve
-from alloc.planning.pools import goals_of, operations_of, tightest, too_large
+from alloc.planning.pools import (
+    Operation,
+    Pool,
+    Regime,
+    goals_of,
+    operations_of,
+    tightest,
+    too_large,
+)
 from alloc.planning.replay import Measured, ReplaySettings, replay_all
 from alloc.planning.tightenings import with_shared_pools
 from alloc.problems.right_sizing.demand import Tightening
@@ -32,9 +40,15 @@ _NEAR_BY_TIME = 0.04
 # Solves at prices of capacity that the first plan takes before buffers: the first charges bits of
 # classes for the capacity of pools that others then leave, the second knows who is left.
 _FIRST_PRICES = 2
+# Iterations until jobs stay where they are, if plans end by their time and still miss goals: each
+# solve moves jobs, and what pools require of others was not measured.
+_TRIES = 3
 # Part of the cost that an iteration must have saved for another to be worth its time: half of the
 # gap to which plans are solved.
 _LITTLE = 0.005
+
+_Verdicts = dict[tuple[Pool, Regime], tuple[Operation, tuple[Measured, ...]]]
+"""What a pool last met in a regime, and how its goals were kept."""
 
 
 @dataclass(frozen=True)
@@ -193,12 +207,17 @@ def _iterate(
     """Add one iteration after another."""
     knowledge, shared = Knowledge(), with_shared_pools(problem)
     measured_only = made_sure = False
+    kept: _Verdicts = {}
     for number in range(1, max_iterations + 1):
         tell(f"iteration {number}: solving the plan")
         last = _last_plan(iterations)
         solves = IterationSolves(problem, shared, knowledge, solve, settings, seconds)
         is_last = number == max_iterations or made_sure
-        is_last_chance = is_last and last is not None and bool(last.missed)
+        is_last_chance = (
+            last is not None
+            and bool(last.missed)
+            and (is_last or (number > _TRIES and last.result.certificate.limit == "time"))
+        )
         try:
             now, result = _solved(solves, last, number, measured_only, is_last_chance)
         except KeyboardInterrupt:
@@ -211,9 +230,12 @@ def _iterate(
         iterations.append(Iteration(now, result, ()))
         every = () if result.solution is None else solves.operations(result)
         operations = tightest(every, settings.regimes)
-        if operations:
-            tell(f"iteration {number}: replaying {len(operations)} regimes of pools")
-        measured = replay_all(operations, settings, draw=number)
+        new = [one for one in operations if not _is_kept(kept, one)]
+        if new:
+            tell(f"iteration {number}: replaying {len(new)} regimes of pools")
+        for one, its_goals in zip(new, replay_all(new, settings, draw=number), strict=True):
+            kept[one.pool, one.regime] = one, its_goals
+        measured = tuple(kept[one.pool, one.regime][1] for one in operations)
         done = Iteration(now, result, tuple(m for found in measured for m in found))
         iterations[-1] = done
         if done.missed:
@@ -243,10 +265,26 @@ def _iterate(
                         raise
                     # What no number of hosts cures in this plan is no fault of the one that holds.
                     return
-                if number == 1 or solves.tightened(result, anywhere=measured_only) != now:
+                # A plan whose jobs stayed has no buffers, and gets a host for each that it lacks.
+                is_settled = now == shared
+                if (
+                    number == 1
+                    or is_settled
+                    or solves.tightened(result, anywhere=measured_only) != now
+                ):
                     break
             else:
                 return
+
+
+def _is_kept(known: _Verdicts, operation: Operation) -> bool:
+    """Return whether a pool kept all its goals with the same jobs and hosts before.
+
+    Another draw would say little more of it. And of hundreds of goals that are just kept, each new
+    draw would find some other one missed.
+    """
+    before, measured = known.get((operation.pool, operation.regime), (None, ()))
+    return before == operation and all(one.holds for one in measured)
 
 
 def _solved(
@@ -303,7 +341,13 @@ def _worth_another(iterations: Sequence[Iteration]) -> bool:
     if one.missed:
         return True
     if held and one.cost > (1 - _LITTLE) * min(held):
-        return False
+        # Where jobs of a settled plan are is as a solve short of time left them: the next, with
+        # what was measured since, may save more. One with a bound was sought with its buffers.
+        best = min((before for before in iterations if before.holds), key=lambda held: held.cost)
+        is_settled = not math.isfinite(best.result.certificate.bound)
+        return is_settled and all(
+            one.result.solution != before.result.solution for before in iterations[:-1]
+        )
     return not _is_near(iterations)
 
 
@@ -372,6 +416,8 @@ def _holds_sentence(iterations: tuple[Iteration, ...], settings: ReplaySettings)
 
 def _about(first: Iteration, number: int, one: Iteration) -> str:
     """Return which problem the bound of an iteration is about, if not the one asked."""
+    if not math.isfinite(one.result.certificate.bound):
+        return "; its jobs stay where an earlier solve sent them, and no bound is proved of it"
     if one.problem == first.problem:
         return ""
     added = [part for part in one.tightening if part not in first.tightening]

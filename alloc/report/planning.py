@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -145,11 +146,12 @@ def _outcome(report: PlanReport) -> str:
 def _facts(certificate: Certificate, currency: str) -> list[tuple[str, str]]:
     rows = [("status", certificate.status.replace("_", " "))]
     if certificate.objective is not None:
-        rows += [
-            ("cost", f"{money(certificate.objective)} {currency}"),
-            ("no plan costs less than", f"{money(certificate.bound)} {currency}"),
-        ]
-        if certificate.gap is not None:
+        rows.append(("cost", f"{money(certificate.objective)} {currency}"))
+        if math.isfinite(certificate.bound):
+            # Rounded down: a bound that is rounded up is not proved.
+            bound = money(math.floor(certificate.bound))
+            rows.append(("no plan costs less than", f"{bound} {currency}"))
+        if certificate.gap is not None and math.isfinite(certificate.gap):
             rows.append(("gap", f"{100 * certificate.gap:.2f} %"))
     rows += [
         (

@@ -46,7 +46,7 @@ def read_plan(
     shares = _shares(data, blocks, running)
     unserved = _unserved(data, blocks, running)
     return Plan(
-        tuple(_orders(data, first, values)),
+        tuple(read_orders(data, first, values)),
         tuple(waived),
         tuple(sorted(rentals, key=lambda r: (r.scenario, r.quarter, r.band))),
         tuple(sorted(shares, key=lambda r: (r.scenario, r.quarter, r.band))),
@@ -88,7 +88,8 @@ def _serve_the_rest(data: SizingData, blocks: Blocks, running: Array) -> None:
             running[w, t, at] += missing[w, t] * per_unit[k]
 
 
-def _orders(data: SizingData, first: FirstStage, values: Array) -> Iterator[Order]:
+def read_orders(data: SizingData, first: FirstStage, values: Array) -> Iterator[Order]:
+    """Return the orders of the values of a first stage, integers up to rounding."""
     problem = data.problem
     for k, group in enumerate(data.host_groups):
         offer, site = data.offer(group).name, problem.sites[group.site].name

@@ -1,6 +1,7 @@
 """The report of a plan: its interactive charts hold the numbers of its tables, and nothing else."""
 
 import json
+import math
 import re
 from dataclasses import replace
 
@@ -51,3 +52,16 @@ def test_the_page_needs_nothing_else_and_runs_its_own_script_only(planned):
 def test_no_name_in_the_data_ends_the_script(planned):
     named = replace(planned, problem=planned.problem.replace(currency=HOSTILE))
     assert HOSTILE not in plan_page(named)
+
+
+def test_a_page_claims_no_bound_where_none_is_proved(planned):
+    """A plan whose jobs stayed where they were has none, and its gap is no number."""
+    assert "no plan costs less than" in plan_page(planned)
+    certificate = planned.result.certificate.replace(
+        status="feasible", bound=-math.inf, bound_proof="none"
+    )
+    text = plan_page(replace(planned, result=planned.result.replace(certificate=certificate)))
+    assert "no plan costs less than" not in text
+    assert "nothing is proved of how cheap a plan can be" in text
+    shown = Page(text)
+    assert "inf" not in [word.strip("-% ") for word in shown.words]
