@@ -36,7 +36,8 @@ _CUT_TOLERANCE = 1e-7
 _LEAST_DUAL = 1e-12
 _SURE = 1e-9
 """Units of money by which a solver's word may be too much: a millionth of a millionth of what work
-usually costs. A plan on hosts that are owned may cost next to nothing, and its bound is then 0."""
+usually costs. A plan may cost next to nothing; what it costs to keep owned hosts is its bound then.
+"""
 MAX_STEPS = 60
 """Steps of a relaxation; most close within twenty."""
 _MIN_GAIN = 0.05
@@ -101,6 +102,7 @@ class Relaxation:
             (w, t) for t in range(self.setting.shape[1]) for w in range(self.setting.shape[0])
         ]
         self.incumbent: Incumbent | None = None
+        self._least = self._cost_of_owned()
         self.bound = -math.inf
         self.relaxed_bound = -math.inf
         """Bound of the linear relaxation, before any integers."""
@@ -151,10 +153,16 @@ class Relaxation:
 
     def raise_bound(self, bound: float) -> None:
         """Take a bound that a solver claims, if it is better; no plan may cost less than it."""
-        sure = bound - _SURE
-        if (self.setting.cost >= 0).all():
-            sure = max(sure, 0.0)  # nothing costs less than nothing
-        self.bound = min(max(self.bound, sure), self.cost)
+        self.bound = min(max(self.bound, bound - _SURE, self._least), self.cost)
+
+    def _cost_of_owned(self) -> float:
+        """Return what every plan costs: the hosts that are owned, if nothing earns money."""
+        if (self.setting.cost < 0).any():
+            return -math.inf
+        owned = np.array([group.owned for group in self.data.host_groups], dtype=float)
+        return float(
+            (self.setting.cost[self.first.hosts] * owned.reshape(self.first.hosts.shape)).sum()
+        )
 
     def refute(self) -> None:
         """Note that it is proved that there is no plan."""

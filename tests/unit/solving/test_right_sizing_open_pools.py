@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from planning_strategies import with_money
 from planning_worlds import A100, world
 
 from alloc.backends import SolverOptions, highs
@@ -114,6 +115,22 @@ def test_a_bound_is_not_the_tolerance_of_a_solver() -> None:
     assert state.bound == 0.0
     state.raise_bound(2.0)
     assert 2.0 * (1 - 1e-9) <= state.bound < 2.0
+
+
+@pytest.mark.parametrize("money", [1e-9, 1e-3, 1.0, 1e6])
+def test_what_keeping_owned_hosts_costs_is_a_bound_in_any_currency(money: float) -> None:
+    """Without work every plan costs just that, however little it is beside a unit of money."""
+    base = world(owned=(Owned("buy", "north", 3, 2),))
+    idle = tuple(replace(s, arrivals={"train": (0.0, 0.0), "batch": (0.0, 0.0)})
+                 for s in base.scenarios)  # fmt: skip
+    buy = replace(base.offers[0], residual_fraction=0.0)
+    problem = with_money(replace(base, scenarios=idle, offers=(buy, base.offers[1])), money)
+    found = right_size(
+        problem, method="decomposition", limits=Limits(seconds=4, gap=1e-9)
+    ).certificate
+    assert found.status == "optimal"
+    assert found.objective > 0
+    assert found.objective * (1 - 1e-9) <= found.bound <= found.objective * (1 + 1e-12)
 
 
 def test_a_plan_that_costs_next_to_nothing_has_no_false_bound() -> None:
