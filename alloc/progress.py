@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from alloc.problems.allocation.executors import move_delays
 from alloc.problems.allocation.instance import Instance
+from alloc.problems.allocation.job_columns import JobTimes
 from alloc.problems.allocation.outages import Downtime, saved_s
 from alloc.problems.allocation.run_columns import UNKNOWN, RunColumns
 from alloc.problems.allocation.slowdown import Piece, pieces
@@ -174,7 +175,7 @@ def follow_pieces(job: Job, parts: Sequence[Piece], running: Assignment | None =
 
 def completions(
     instance: Instance, schedule: Schedule, columns: RunColumns | None = None
-) -> dict[str, float | None]:
+) -> Mapping[str, float | None]:
     """Return the completion of every job in seconds, None for jobs that do not complete.
 
     Parameters
@@ -192,7 +193,7 @@ def completions(
 
 def ends_of_parts(
     instance: Instance, schedule: Schedule, columns: RunColumns | None = None
-) -> dict[str, float | None]:
+) -> Mapping[str, float | None]:
     """Return the completion of every job of an instance unfolded, so also of each stage."""
     if instance.move_s or instance.interference:
         # Runs that wait for each other's GPUs, or slow each other down, are followed one by one.
@@ -205,8 +206,8 @@ def ends_of_parts(
     is_known[columns.job[single]] = True
     known_s = np.full(len(instance.jobs), math.nan)
     known_s[columns.job[single]] = end_s
-    if not np.isnan(known_s).any():
-        return dict(zip(instance.job_columns.ids, known_s.tolist(), strict=True))
+    if is_known.all():
+        return JobTimes(instance.job_columns.ids, known_s)
     running = {assignment.job: assignment for assignment in instance.running}
     runs_of, downtime = schedule.runs_of, instance.downtime
     ends: dict[str, float | None] = {}

@@ -148,6 +148,7 @@ def solve_all_ways(entry: Entry, arguments: argparse.Namespace) -> list[Answer]:
     gap = _GAP_TO_SEARCH * TARGET_GAP
     if _is_small(entry):
         methods, gap = ("extensive", "decomposition"), SAME / 2
+    gap = arguments.gap or gap
     found = []
     for method in methods:
         found.append(solve(entry, method, limit, gap, arguments.workers, arguments.verbose))
@@ -174,7 +175,13 @@ def _parser() -> argparse.ArgumentParser:
         "--family", action="append", metavar="FAMILY|ID", help="repeat for more; default: all"
     )
     parser.add_argument("--time-limit", type=float, metavar="S", help="default: as promised")
+    parser.add_argument("--gap", type=float, help="relative; default: as promised")
     parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument(
+        "--cpu-clock",
+        action="store_true",
+        help="count the CPU time of one process where wall time is counted, on a busy machine",
+    )
     parser.add_argument("--verbose", action="store_true", help="print the progress of each solve")
     parser.add_argument("--json", action="store_true", help="print answers as JSON lines too")
     return parser
@@ -184,6 +191,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Print a solve a line, then the verdicts; return 1 if one fails."""
     parser = _parser()
     arguments = parser.parse_args(argv)
+    if arguments.cpu_clock:
+        arguments.workers = 1
+        time.perf_counter = time.process_time
     names = arguments.family
     entries = [
         entry

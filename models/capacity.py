@@ -127,8 +127,8 @@ def fitting_configurations(
 class _Shape:
     """All of some configurations but their rates, as a key.
 
-    Keys are equal only if they begin with the very same tasks: the hash is that object's, where one
-    of everything would take as long as what the key is to spare.
+    Keys are equal only if they begin with the very same task groups: the hash is that of these
+    objects, where one of everything would take as long as what the key is to spare.
     """
 
     __slots__ = ("_parts",)
@@ -141,7 +141,7 @@ class _Shape:
         ]
 
     def __hash__(self) -> int:
-        return hash(tuple(map(id, self._parts[0][:1])))
+        return hash(tuple(map(id, self._parts[0][0] if self._parts[0] else ())))
 
     def __eq__(self, other: object) -> bool:
         # Tuples that hold the very same objects are compared without looking into these.
@@ -154,7 +154,7 @@ def shape_of(configurations: Sequence[Configuration]) -> Hashable:
     """Return a key that sets share only if they differ in nothing but their rates.
 
     Then use, burden and order are the same too, and are worked out once. Sets that begin with equal
-    tasks kept twice have keys of their own, which only costs time.
+    groups kept twice have keys of their own, which only costs time.
     """
     return _Shape(configurations)
 

@@ -200,6 +200,13 @@ class LinearProgram:
         known = np.concatenate([self._scaling.columns, columns])
         self._scaling = replace(self._scaling, columns=known)
 
+    def delete_rows(self, rows: Positions) -> None:
+        """Delete rows; those after them move up. Of slack rows the basis stays."""
+        at = _positions(rows)
+        _require(self._solver.deleteRows(len(at), at), "to delete rows")
+        kept = np.delete(self._scaling.rows, at)
+        self._scaling = replace(self._scaling, rows=kept)
+
     def set_costs(self, columns: Positions, costs: Array) -> None:
         """Set the costs of some columns."""
         at = _positions(columns)

@@ -21,6 +21,10 @@ MAX_VALUES = 50_000_000
 values. Each is an object of 30 to 100 bytes in memory; a document of `MAX_BYTES` with jobs that
 have all their own configurations holds about as many."""
 
+_EMPTY_FROM = 16 * 1024
+"""Bytes from which a text is asked whether most of it says nothing: of a shorter one the models say
+in a few ms what is wrong with it."""
+
 _CHUNK = 2**20
 _GZIP_MAGIC = b"\x1f\x8b"
 
@@ -115,6 +119,26 @@ def too_many_values(where: str) -> InstanceError:
     return InstanceError(
         f"{where}: has more than {MAX_VALUES:,} values; split the instance, or let jobs share "
         "configuration sets."
+    )
+
+
+def is_mostly_empty(text: bytes) -> bool:
+    """Return whether most of a text are empty objects and lists, one after another.
+
+    No document of alloc has two of them side by side. Hostile ones have hundreds of thousands, and
+    each takes as long to read as an object that says something.
+    """
+    if len(text) < _EMPTY_FROM:
+        return False
+    empties = text.count(b"{},") + text.count(b"[],")
+    return 2 * len(b"{},") * empties > len(text)
+
+
+def mostly_empty(where: str) -> InstanceError:
+    """Return the error for a document that `is_mostly_empty`."""
+    return InstanceError(
+        f"{where}: is mostly empty objects and lists, one after another; fill them in, or leave "
+        "them out."
     )
 
 

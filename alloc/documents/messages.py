@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from alloc.documents.models import Part
@@ -44,43 +45,50 @@ def structure_error(
         What the document is called.
     """
     spots = [locate(detail["loc"], raw, models, root) for detail in details]
-    sentences = _sentences(details, spots)
-    others = len(sentences) - 1
-    return InstanceError(sentences[0] + (f" (and {others} more)" if others else ""))
+    sentence, others = _first_sentence(details, spots)
+    return InstanceError(sentence + (f" (and {others} more)" if others else ""))
 
 
-def _sentences(details: Sequence[ErrorDetails], spots: Sequence[Spot]) -> list[str]:
-    """Say each error once: a misspelled field is unknown, and the right one is not missing too."""
+def _first_sentence(details: Sequence[ErrorDetails], spots: Sequence[Spot]) -> tuple[str, int]:
+    """Return what the first error is, and how many there are beside it.
+
+    Each counts once: a misspelled field is unknown, and the right one is not missing too.
+    """
     missing = {
         (spot.owner, spot.field)
         for detail, spot in zip(details, spots, strict=True)
         if detail["type"] == "missing"
     }
     explained: set[tuple[str, str]] = set()
-    found: dict[int, str] = {}
+    # Of each error what makes its sentence: hostile documents have hundreds of them.
+    found: dict[int, Callable[[], str]] = {}
     for k, (detail, spot) in enumerate(zip(details, spots, strict=True)):
         if detail["type"] == "extra_forbidden":
             known = [] if spot.model is None else list(spot.model.model_fields)
             lacking = [name for name in known if (spot.owner, name) in missing]
             # The field that is missing is the likeliest one to be misspelled.
-            guess = nearest(spot.field, lacking) or nearest(spot.field, known)
+            guess = nearest(spot.field, lacking)
             explained |= {(spot.owner, name) for name in lacking if f'"{name}"' in guess}
-            cure = guess or f"; known fields: {', '.join(known)}."
-            found[k] = f"{spot.owner}: unknown field {describe(spot.field)}{cure}"
+            found[k] = partial(_unknown_sentence, spot, guess, known)
     said = set()
     for k, (detail, spot) in enumerate(zip(details, spots, strict=True)):
         place = (spot.owner, spot.field)
         if k in found or (detail["type"] == "missing" and place in explained):
             continue
         if place not in said:  # each member of a union says that the value is none of its own
-            found[k] = _sentence(detail, spot)
+            found[k] = partial(_sentence, detail, spot)
             said.add(place)
     # Unknown fields come first within an owner: they often explain the rest.
     first_of = {spot.owner: k for k, spot in reversed(list(enumerate(spots)))}
-    order = sorted(
+    first = min(
         found, key=lambda k: (first_of[spots[k].owner], details[k]["type"] != "extra_forbidden", k)
     )
-    return [found[k] for k in order]
+    return found[first](), len(found) - 1
+
+
+def _unknown_sentence(spot: Spot, guess: str, known: Sequence[str]) -> str:
+    cure = guess or nearest(spot.field, known) or f"; known fields: {', '.join(known)}."
+    return f"{spot.owner}: unknown field {describe(spot.field)}{cure}"
 
 
 def _sentence(detail: ErrorDetails, spot: Spot) -> str:

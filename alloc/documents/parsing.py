@@ -43,8 +43,11 @@ def parse_json(text: str | bytes, where: str) -> Any:
     if len(text) > files.MAX_BYTES:
         raise files.too_large(where, len(text))
     decoded = _decode(text, where)
-    if files.count_values(text.encode() if isinstance(text, str) else text) > files.MAX_VALUES:
+    data = text.encode() if isinstance(text, str) else text
+    if files.count_values(data) > files.MAX_VALUES:
         raise files.too_many_values(where)
+    if files.is_mostly_empty(data):
+        raise files.mostly_empty(where)
     if not decoded.strip():
         raise InstanceError(f"{where} is empty; write a JSON object.")
     try:
@@ -173,7 +176,7 @@ def _decode(text: str | bytes, where: str) -> str:
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Refuse a key that appears twice; JSON readers would silently keep the last value."""
-    if not pairs:  # of which a hostile document has hundreds of thousands
+    if not pairs:  # of which a hostile document has many
         return {}
     found = dict(pairs)
     if len(found) != len(pairs):

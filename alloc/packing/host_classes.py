@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import groupby
 from operator import attrgetter, itemgetter
 
 from alloc.problems.allocation.solution import TaskPlacement
@@ -63,7 +64,9 @@ class Ask:
     whole
         The classes with room for all tasks on each host, from the least room to the most.
     parts
-        Those with room for some: rank, room for so many tasks, and class, by rank.
+        Those with room for some, by rank: room for so many tasks, and the classes of that rank.
+    ranked
+        The same, each with its rank.
     num_known
         How many classes were looked at.
     rows
@@ -82,6 +85,7 @@ class Ask:
         "is_anywhere",
         "num_known",
         "parts",
+        "ranked",
         "role",
         "row",
         "rows",
@@ -98,7 +102,8 @@ class Ask:
         self.is_anywhere = among == (1 << num_hosts) - 1
         self.taken = code + group.count
         self.whole: list[HostClass] = []
-        self.parts: list[tuple[Row, int, HostClass]] = []
+        self.parts: list[tuple[int, list[HostClass]]] = []
+        self.ranked: list[tuple[Row, int, HostClass]] = []
         self.num_known = 0
         self.row: list[Stand | None] = [None] * (num_hosts + 1)
         self.rows: dict[int, list[Stand | None]] = {group.count: self.row}
@@ -112,6 +117,7 @@ class Ask:
         """Forget all classes."""
         self.whole.clear()
         self.parts.clear()
+        self.ranked.clear()
         self.num_known = 0
 
 
@@ -234,8 +240,6 @@ class HostClasses:
         gpu, asks = gang
         if gpu > self.free_gpu:
             return None
-        if len(self._all) > self._max_classes:
-            self._forget()
         stands: list[Stand] = []
         for ask in asks:
             if ask.num_known < len(self._all):
@@ -268,11 +272,12 @@ class HostClasses:
             self._give_back(placed)
             return
         (stand,) = placed
-        own = self._at[stand.at]
+        at = stand.at
+        own = self._at[at]
         after = own.after.get(stand.given) or self._after(own, stand, 1)
         own.hosts ^= stand.bit
         after.hosts |= stand.bit
-        self._at[stand.at] = after
+        self._at[at] = after
 
     def _give_back(self, placed: Iterable[Stand]) -> None:
         classes = self._at
@@ -293,58 +298,61 @@ class HostClasses:
 
     def _spread(self, ask: Ask, stands: list[Stand]) -> bool:
         """Place the tasks of a group that no host holds whole, the roomiest hosts first."""
-        among, left = ask.among, ask.count
-        chosen: list[tuple[int, int, HostClass | None]] = []
-        rooms, last = 0, None
-        for rank, room, own in ask.parts:
-            hosts = own.hosts & among
-            if not hosts:
-                continue
-            if rank == last:  # of equals the first in the order of hosts
-                chosen[-1] = (room, chosen[-1][1] | hosts, None)
-            elif rooms >= left:
-                break
-            else:
-                chosen.append((room, hosts, own))
-                last = rank
-            rooms += room * hosts.bit_count()
-        if rooms < left:
+        left, rooms = ask.count, 0
+        chosen: list[tuple[int, int, int, HostClass | None]] = []
+        for room, equals in ask.parts:
+            hosts, one = 0, None
+            for own in equals:
+                own_hosts = own.hosts if ask.is_anywhere else own.hosts & ask.among
+                if own_hosts:
+                    one = None if hosts else own
+                    hosts |= own_hosts
+            if hosts:
+                num_hosts = hosts.bit_count()
+                chosen.append((room, hosts, num_hosts, one))
+                rooms += room * num_hosts
+                if rooms >= left:
+                    break
+        else:
             return False
-        for room, hosts, one in chosen:
-            if one is not None and left >= room:
-                # As many hosts of the class as take all that they have room for.
-                many = min(left // room, hosts.bit_count())
-                rest = self._fill(ask, room, one, hosts, many, stands)
-                left -= room * many
+        classes = self._at
+        for room, hosts, num_hosts, one in chosen:
+            # As many hosts as take all that they have room for.
+            many = min(left // room, num_hosts)
+            left -= room * many
+            if one is None:  # of equals the first in the order of hosts
+                for _ in range(many):
+                    at = hosts.bit_length()
+                    hosts ^= self._stand_on(ask, at, room, stands).bit
+            elif many:
+                row, rest = ask.rows.get(room) or self._row(ask, room), hosts
+                after = one.after.get(ask.code + room)
+                for _ in range(many):
+                    at = rest.bit_length()
+                    stand = row[at] or self._stand(row, ask, at, room)
+                    if after is None:
+                        after = self._after(one, stand, -1)
+                    rest ^= stand.bit
+                    classes[at] = after
+                    stands.append(stand)
+                assert after is not None
+                one.hosts ^= hosts ^ rest
+                after.hosts |= hosts ^ rest
                 hosts = rest
-            while hosts and left:
-                at = hosts.bit_length()
-                count = min(room, left)
-                self._fill(ask, count, self._at[at], 1 << at - 1, 1, stands)
-                hosts ^= 1 << at - 1
-                left -= count
-            if not left:
-                return True
-        raise AssertionError("there is room for all tasks")
+            if left and hosts:  # the last of all
+                self._stand_on(ask, hosts.bit_length(), left, stands)
+        return True
 
-    def _fill(
-        self, ask: Ask, count: int, own: HostClass, hosts: int, many: int, stands: list[Stand]
-    ) -> int:
-        """Place so many tasks on each of the first of some hosts of a class; return the others."""
-        row = ask.rows.get(count) or self._row(ask, count)
-        classes, rest, after = self._at, hosts, own.after.get(ask.code + count)
-        for _ in range(many):
-            at = rest.bit_length()
-            stand = row[at] or self._stand(row, ask, at, count)
-            if after is None:
-                after = self._after(own, stand, -1)
-            rest ^= stand.bit
-            classes[at] = after
-            stands.append(stand)
-        if after is not None:
-            own.hosts ^= hosts ^ rest
-            after.hosts |= hosts ^ rest
-        return rest
+    def _stand_on(self, ask: Ask, at: int, count: int, stands: list[Stand]) -> Stand:
+        """Place so many tasks on one host; return where they stand."""
+        row, own = ask.rows.get(count) or self._row(ask, count), self._at[at]
+        stand = row[at] or self._stand(row, ask, at, count)
+        after = own.after.get(stand.taken) or self._after(own, stand, -1)
+        own.hosts ^= stand.bit
+        after.hosts |= stand.bit
+        self._at[at] = after
+        stands.append(stand)
+        return stand
 
     def _row(self, ask: Ask, count: int) -> list[Stand | None]:
         """Return the stands of so many tasks, none of them met."""
@@ -360,6 +368,8 @@ class HostClasses:
 
     def _learn(self, ask: Ask) -> None:
         """Look at the classes that came up since the last time."""
+        if len(self._all) > self._max_classes:
+            self._forget()
         gpu, count = ask.each[0], ask.count
         for own in self._all[ask.num_known :]:
             free, room = own.free, ask.room(own.free)
@@ -368,9 +378,13 @@ class HostClasses:
             elif room > 0:
                 # GPUs left on a host count first for tasks without GPUs: they keep away from them.
                 rank = (-room, free[0], free[1]) if gpu else (free[0], -room, free[1])
-                ask.parts.append((rank, room, own))
+                ask.ranked.append((rank, room, own))
         ask.whole.sort(key=attrgetter("free"))
-        ask.parts.sort(key=itemgetter(0))
+        ask.ranked.sort(key=itemgetter(0))
+        ask.parts = [
+            (room, [own for *_, own in equals])
+            for (_, room), equals in groupby(ask.ranked, key=itemgetter(0, 1))
+        ]
         ask.num_known = len(self._all)
 
     def _after(self, own: HostClass, stand: Stand, sign: int) -> HostClass:

@@ -176,7 +176,8 @@ def learn(
             for key in asked
             for operation, _ in found
         )
-        if has_missed or is_asked:
+        # Until the goals hold, what is known of a pool that held its own would not fall.
+        if has_missed or (is_asked and (knowledge.held or pool not in knowledge.corrections)):
             # Where the goals hold, no regime requires more than it has, whatever other draws say:
             # the next plan costs no more on account of what was replayed.
             has = min(ratio(operation, operation.gpus) for operation, _ in found)

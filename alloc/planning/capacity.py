@@ -80,31 +80,37 @@ class PoolFormula:
     def _mean(self, values: Sequence[float], loads: Sequence[float]) -> float:
         return math.fsum(map(operator.mul, values, loads)) / self.load
 
-    def gpus(self, job_class: JobClass) -> float:
+    def gpus(self, job_class: JobClass, known: float = 0.0) -> float:
         """Return the GPUs with which a class keeps its goal, by formula.
 
         Parameters
         ----------
         job_class
             One of those that come.
+        known
+            GPUs that others require: a class that keeps its goal with so many is looked into no
+            further.
 
         Returns
         -------
         float
-            GPUs, no less than those of the largest gang; without a goal just the load.
+            GPUs, no less than those of the largest gang and those known; without a goal just the
+            load.
         """
         goal, load, gang = job_class.goal, self.load, self.gang
         if goal is None:
-            return max(load, gang)
+            return max(load, gang, known)
         own = [stream.hours for stream in self.streams if stream.job_class.name == job_class.name]
         wait_hours = max(goal.wait_hours(max(own)), 0.0)
+        if known >= gang and self._keeps(goal, wait_hours, known):
+            return known
         low, high = load, load + gang
         while not self._keeps(goal, wait_hours, high):
             low, high = high, high + 2 * (high - load)
         while high - low > _ACCURACY * max(load, gang):
             middle = (low + high) / 2
             low, high = (low, middle) if self._keeps(goal, wait_hours, middle) else (middle, high)
-        return max(high, gang)
+        return max(high, gang, known)
 
     def _keeps(self, goal: ServiceGoal, wait_hours: float, gpus: float) -> bool:
         """Return whether a goal holds with so many servers, which need not be whole (M/M/c)."""
@@ -154,8 +160,10 @@ def reserved_gpus(problem: PlanningProblem, operation: Operation) -> float:
 def required_by_formula(operation: Operation) -> float:
     """Return the GPUs with which a pool keeps the goals of all its classes, by formula."""
     classes = {stream.job_class.name: stream.job_class for stream in operation.streams}
-    formula = PoolFormula(operation.streams)
-    return max(formula.gpus(job_class) for job_class in classes.values())
+    formula, known = PoolFormula(operation.streams), 0.0
+    for job_class in classes.values():
+        known = formula.gpus(job_class, known)
+    return known
 
 
 def corrected(streams: Sequence[Stream], formula: float, correction: float) -> float:

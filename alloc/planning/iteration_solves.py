@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from alloc.planning.buffers import Knowledge, fit, is_enough, raise_buffers
 from alloc.planning.pools import Operation, operations_of, tightest
 from alloc.planning.replay import ReplaySettings
+from alloc.planning.settling import settled
 from alloc.planning.tightenings import keys_of, priced, tightened
 from alloc.problems.right_sizing.demand import TighteningKey
 from alloc.problems.right_sizing.plan import Plan
@@ -42,9 +43,16 @@ _LEAST_TIME = 0.15
 _OVERTIME = 0.02
 # Part of it that must be left for another solve to be worth beginning.
 _ANOTHER_TIME = 0.1
+# Part of it that must be left for one with what the last lacks, for the jobs of that to stay: on
+# problems of a thousand hosts, where solves take all of 30 seconds, settling takes 5 to 8.
+_LAST_TIME = 0.2
 # Part of it that must be left for other places to be worth trying: what is left then gives a plan
 # with buffers there, and one with those that it lacks. With less, both are dear for lack of time.
 _PLACES_TIME = 0.4
+# Part of the time of an iteration, and seconds, that the hosts of a plan whose jobs stay may take:
+# the program of a thousand hosts takes one to four seconds.
+_SETTLING_TIME = 0.3
+_MAX_SETTLING_S = 20.0
 
 
 @dataclass(frozen=True)
@@ -193,9 +201,26 @@ class IterationSolves:
         return best.problem, best.result
 
     def in_places_of(self, start: Result[Plan]) -> tuple[PlanningProblem, Result[Plan]]:
-        """Return the problem with buffers where a plan sends classes, and its result."""
-        found = self._candidate(start)
+        """Return the problem with buffers where a plan sends classes, and its result.
+
+        Where the solve of the plan ended by its time, the next would move jobs about and end so
+        too: its jobs stay, and its pools get the hosts that they lack.
+        """
+        found = self.settled(start) if start.certificate.limit == "time" else None
+        found = self._candidate(start) if found is None else found
         return found.problem, found.result
+
+    def settled(self, result: Result[Plan]) -> _Candidate | None:
+        """Return a plan with what its pools require, its jobs where they are, or None.
+
+        It is one of the problem without buffers: how many hosts there are is no choice any more.
+        """
+        seconds = math.inf if self.seconds is None else _SETTLING_TIME * self.seconds
+        found = settled(self.shared, self.knowledge, result, min(seconds, _MAX_SETTLING_S))
+        if found is None:
+            return None
+        self._solved.append((self.shared, found))
+        return _Candidate(self.shared, found, is_enough=self._is_enough(found))
 
     def _candidate(self, start: Result[Plan]) -> _Candidate:
         """Return the plan with buffers where a plan sends classes, as far as it may be cheapest."""
@@ -232,8 +257,12 @@ class IterationSolves:
             judged = tightest(self.operations(result), self.settings.regimes)
             if not raise_buffers(self.knowledge, self.shared, judged):
                 return _Candidate(now, result, is_enough=True)
-            if self._is_late(_ANOTHER_TIME) or result.certificate.bound >= below:
-                break
+            lacking = _Candidate(now, result, is_enough=False)
+            if result.certificate.bound >= below:
+                return lacking
+            if self._is_late(_LAST_TIME):
+                # The jobs of the last plan stay where they are.
+                return self.settled(result) or lacking
             stay = places if few else self._places(result)
             more = tightened(self.shared, self.knowledge, None if anywhere else stay)
             again = self.of(more, result, _MENDING_TIME)

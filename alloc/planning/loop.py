@@ -32,6 +32,9 @@ _NEAR_BY_TIME = 0.04
 # Solves at prices of capacity that the first plan takes before buffers: the first charges bits of
 # classes for the capacity of pools that others then leave, the second knows who is left.
 _FIRST_PRICES = 2
+# Iterations until jobs stay where they are, if plans end by their time and still miss goals: each
+# solve moves jobs, and what pools require of others was not measured.
+_TRIES = 3
 # Part of the cost that an iteration must have saved for another to be worth its time: half of the
 # gap to which plans are solved.
 _LITTLE = 0.005
@@ -198,7 +201,11 @@ def _iterate(
         last = _last_plan(iterations)
         solves = IterationSolves(problem, shared, knowledge, solve, settings, seconds)
         is_last = number == max_iterations or made_sure
-        is_last_chance = is_last and last is not None and bool(last.missed)
+        is_last_chance = (
+            last is not None
+            and bool(last.missed)
+            and (is_last or (number > _TRIES and last.result.certificate.limit == "time"))
+        )
         try:
             now, result = _solved(solves, last, number, measured_only, is_last_chance)
         except KeyboardInterrupt:
@@ -243,7 +250,13 @@ def _iterate(
                         raise
                     # What no number of hosts cures in this plan is no fault of the one that holds.
                     return
-                if number == 1 or solves.tightened(result, anywhere=measured_only) != now:
+                # A plan whose jobs stayed has no buffers, and gets a host for each that it lacks.
+                is_settled = now == shared
+                if (
+                    number == 1
+                    or is_settled
+                    or solves.tightened(result, anywhere=measured_only) != now
+                ):
                     break
             else:
                 return
@@ -372,6 +385,8 @@ def _holds_sentence(iterations: tuple[Iteration, ...], settings: ReplaySettings)
 
 def _about(first: Iteration, number: int, one: Iteration) -> str:
     """Return which problem the bound of an iteration is about, if not the one asked."""
+    if not math.isfinite(one.result.certificate.bound):
+        return "; its jobs stay where an earlier solve sent them, and no bound is proved of it"
     if one.problem == first.problem:
         return ""
     added = [part for part in one.tightening if part not in first.tightening]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from array import array
 from bisect import insort
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -14,6 +14,7 @@ from alloc.errors import InstanceError, SimulationError
 from alloc.packing import HostPool
 from alloc.problems.allocation.executors import Executors
 from alloc.problems.allocation.instance import Instance, overfull
+from alloc.problems.allocation.job_columns import JobTimes
 from alloc.problems.allocation.solution import Run, RunTable
 from alloc.schedulers.state import ClusterState, Decision, JobTable, JobView
 from alloc.simulation.hosts import HostWatch
@@ -23,6 +24,23 @@ from alloc.simulation.rules import Referee
 from alloc.simulation.stages import StagedJobs
 
 Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True)
+class StreamRecord:
+    """What is kept where one loop ran all jobs: columns, in the order of the instance.
+
+    Parameters
+    ----------
+    table
+        The runs.
+    start_s, completion_s
+        First start and completion of each job, seconds.
+    """
+
+    table: RunTable
+    start_s: JobTimes
+    completion_s: JobTimes
 
 
 @dataclass
@@ -36,8 +54,13 @@ class Record:
     migrations: int = 0
     failures: int = 0
     lost_gpu_s: float = 0.0
-    table: RunTable | None = None
-    """In place of `runs`, where one loop ran all jobs: all is in the order of the instance."""
+    stream: StreamRecord | None = None
+    """In place of runs and times, where one loop ran all jobs."""
+
+    @property
+    def ends_s(self) -> Mapping[str, float | None]:
+        """Completion of each job that is out of the system, seconds, None if it has none."""
+        return self.completion_s if self.stream is None else self.stream.completion_s
 
     def enter(self, live: LiveJob) -> None:
         """Enter a job."""
@@ -93,10 +116,12 @@ class Engine:
         self.live: dict[int, LiveJob] = {}
         self.record = Record()
         # Positions, popped from the end: the next job to arrive is the last.
-        self._arrival_s = instance.job_columns.arrival_s.tolist()
-        first = range(len(instance.jobs)) if self._staged is None else self._staged.first
+        arrival_s = instance.job_columns.arrival_s
+        self._arrival_s = arrival_s.tolist()
+        first = np.arange(len(instance.jobs)) if self._staged is None else self._staged.first
         # Of those that arrive together, the first in the instance is the last here.
-        self._arrivals = sorted(first, key=self._arrival_s.__getitem__)[::-1]
+        by_arrival = np.array(first)[np.argsort(arrival_s[first], kind="stable")]
+        self._arrivals: list[int] = by_arrival[::-1].tolist()
         self.num_complete = 0
         self.end_s = 0.0
         self.decision_s = array("d")

@@ -129,7 +129,7 @@ class Simulation:
 
     def completion_s(self, job_id: str) -> float | None:
         """Return when a job of the instance unfolded completed, seconds, or None if it has not."""
-        return self._engine.record.completion_s.get(job_id)
+        return self._engine.record.ends_s.get(job_id)
 
     def next_decision(self) -> ClusterState | None:
         """Run to the next decision and return the state to take it on, or None at the end.
@@ -378,24 +378,26 @@ def _result(instance: Instance, engine: Engine, forecast: Forecast) -> Simulatio
     name, record = engine.name, engine.record
     while engine.live:
         record.enter(engine.live.popitem()[1])
-    ends, jobs = record.completion_s, engine.instance.jobs
-    num_complete = len(ends) - list(ends.values()).count(None)
+    stream, jobs, ends = record.stream, engine.instance.jobs, record.ends_s
+    are_complete = stream is not None and not stream.completion_s.num_missing
     unplaced = {
         job.id: f"refused by {name} at {engine.refused[job.id]:g} s."
         if job.id in engine.refused
         else f"not complete when the simulation stopped at {engine.end_s:g} s."
-        for job in (jobs if num_complete < len(jobs) else ())
+        for job in (() if are_complete else jobs)
         if ends.get(job.id) is None
     }
-    if record.table is not None:
-        schedule = Schedule.of_table(record.table, unplaced)
-        completion_s, start_s = ends, record.start_s
+    completion_s: Mapping[str, float | None]
+    start_s: Mapping[str, float | None]
+    if stream is not None:
+        schedule = Schedule.of_table(stream.table, unplaced)
+        completion_s, start_s = stream.completion_s, stream.start_s
     else:
         index = engine.instance.job_index
         record.runs.sort(key=lambda run: (index[run.job], run.start_s))
         schedule = Schedule(tuple(record.runs), unplaced)
         record.runs.clear()
-        completion_s = ends_of_jobs(instance, ends)
+        completion_s = ends_of_jobs(instance, record.completion_s)
         start_s = starts_of_jobs(instance, record.start_s)
     return SimulationResult(
         instance=instance,
@@ -418,7 +420,7 @@ def _result(instance: Instance, engine: Engine, forecast: Forecast) -> Simulatio
     )
 
 
-def _late(instance: Instance, completion_s: dict[str, float | None]) -> tuple[str, ...]:
+def _late(instance: Instance, completion_s: Mapping[str, float | None]) -> tuple[str, ...]:
     """Return the jobs that completed after their deadline or the horizon."""
     horizon_s = math.inf if instance.horizon_s is None else instance.horizon_s
     late = []
@@ -448,11 +450,12 @@ def _check(result: SimulationResult) -> None:
         raise SimulationError(
             f"scheduler {scheduler}: the checker refuses the schedule: {broken[0].sentence}{more}"
         )
+    said = result.completion_s
     found = completions(instance, schedule, columns)
-    for job_id, checked in found.items() if found != result.completion_s else ():
-        if checked != result.completion_s[job_id]:
+    for job_id, checked in found.items() if found != said else ():
+        if checked != said[job_id]:
             raise SimulationError(
                 f'scheduler {scheduler}, job "{job_id}": the simulator completes it at '
-                f"{result.completion_s[job_id]} s, the checker at {checked} s; the simulator has "
+                f"{said[job_id]} s, the checker at {checked} s; the simulator has "
                 "a bug."
             )

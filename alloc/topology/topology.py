@@ -24,6 +24,13 @@ HOST = "host"
 GPU = "gpu"
 
 
+class Memory(dict[Hashable, Any]):
+    """What was worked out of an object and is kept with it; copies begin with none of it."""
+
+    def __reduce__(self) -> tuple[type[Memory], tuple[()]]:
+        return Memory, ()
+
+
 @dataclass(frozen=True)
 class Topology(Tabular):
     """Hosts in nested domains, joined by links; the graph and the arrays derive from them.
@@ -257,6 +264,11 @@ class Topology(Tabular):
     def standing_gangs(self) -> dict[Hashable, list[tuple[int, ...]]]:
         """Of gangs that stand on it, for tasks of each kinds the counts: `alloc.packing` again."""
         return {}
+
+    @cached_property
+    def known_burdens(self) -> Memory:
+        """How tables of configurations compare on it: the memory of `alloc.models.round.data`."""
+        return Memory()
 
     @cached_property
     def graph(self) -> nx.Graph:

@@ -311,10 +311,12 @@ def _check_room(totals: PlanAccount, scale: float) -> Iterator[Violation]:
 
 
 def _check_carbon(problem: PlanningProblem, totals: PlanAccount) -> Iterator[Violation]:
+    # Of what rounding is a part: a cap of 0 has no size of its own.
+    scale = float(abs(totals.carbon_kg).max(initial=0.0))
     for quarter, cap in enumerate(problem.carbon_caps_kg):
         for w, scenario in enumerate(problem.scenarios):
             mass = float(totals.carbon_kg[w, quarter])
-            if _exceeds(mass, cap):
+            if _exceeds(mass, cap, scale):
                 yield Violation(
                     "carbon",
                     (scenario.name,),
@@ -326,6 +328,8 @@ def _check_carbon(problem: PlanningProblem, totals: PlanAccount) -> Iterator[Vio
 
 
 def _check_budgets(problem: PlanningProblem, totals: PlanAccount) -> Iterator[Violation]:
+    # Of what rounding is a part: a budget of 0 has no size of its own.
+    scale = float(abs(totals.spent).sum())
     limits = [
         (f"quarter {quarter}", float(totals.spent[quarter]), budget)
         for quarter, budget in enumerate(problem.quarter_budgets)
@@ -333,7 +337,7 @@ def _check_budgets(problem: PlanningProblem, totals: PlanAccount) -> Iterator[Vi
     if problem.budget is not None:
         limits.append(("all quarters", float(totals.spent.sum()), problem.budget))
     for when, spent, limit in limits:
-        if _exceeds(spent, limit):
+        if _exceeds(spent, limit, scale):
             yield Violation(
                 "budget",
                 (),

@@ -7,10 +7,7 @@ are tied to those of its ways, each way with a start of its own, as CP-SAT's cum
 from __future__ import annotations
 
 import math
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 
 from ortools.sat.python import cp_model
@@ -18,9 +15,7 @@ from ortools.sat.python import cp_model
 from alloc.problems.allocation.instance import Instance
 from alloc.units import MILLI
 from alloc.workload import Configuration, Job
-
-_LOOK_S = 0.1
-"""Seconds between two looks at the CPU time: short beside any limit."""
+from benchmarks.cpu_limits import stopped_at
 
 
 @dataclass(frozen=True)
@@ -113,30 +108,11 @@ def solve_plainly(
     solver.parameters.num_workers = workers
     solver.parameters.random_seed = seed
     solver.parameters.use_disjunctive_constraint_in_cumulative = False
-    with _stopped(solver, time.process_time() + seconds if cpu_time else math.inf):
+    with stopped_at(solver, time.process_time() + seconds if cpu_time else math.inf):
         status = solver.solve(model)
     if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
         return PlainAnswer(math.inf, -math.inf)
     return PlainAnswer(solver.objective_value, solver.best_objective_bound)
-
-
-@contextmanager
-def _stopped(solver: cp_model.CpSolver, at_cpu_s: float) -> Iterator[None]:
-    """Stop a solver when this process has used so much CPU time."""
-    ended = threading.Event()
-
-    def watch() -> None:
-        while not ended.wait(_LOOK_S):
-            if time.process_time() >= at_cpu_s:
-                solver.stop_search()  # again and again: it may not have begun
-
-    thread = threading.Thread(target=watch, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        thread.join()
 
 
 def _run_s(job: Job, configuration: Configuration) -> int:

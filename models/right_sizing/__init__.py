@@ -87,7 +87,7 @@ Constraints
 (C3)  ports:      sum_o ports_o n_ost <= ports_s
 (C4)  power:      pue_s sum_o busy_o n_ost <= power_s            (full load: what a breaker sees)
 (C5)  usable:     u_pt <= sum_i G_i m_it - K sum_i G'_i y_it     (K = 0: u_pt <= sum_o G_o n_ost)
-(C6)  counted:    m_it <= sum_{o of size i} n_ost
+(C6)  counted:    m_it <= sum_{o of size i} (n_ost - (1 - y_it) owned_ost)       (K > 0 only)
 (C7)  open:       m_it <= M_i y_it,  y_it <= y_{i+1,t}
 (C8)  chance:     sum_w pi_w v_w <= epsilon
 (C9)  demand:     sum_{k,p} a_ckpbwt / (n_ck h_ck eta_c) >= phi_cb lambda_cwt - r_cbwt    for all b;

@@ -199,7 +199,12 @@ class _Builder:
             for i, level in enumerate(data.levels):
                 for t in range(self.quarters):
                     standing = [(int(hosts[k, t]), -1.0) for k in level.host_groups]
-                    self.model.row("C6", [(int(counted[i, t]), 1.0), *standing], upper=0.0)
+                    owned = float(sum(data.host_groups[k].owned[t] for k in level.host_groups))
+                    if owned:
+                        # In a relaxation hosts that stand anyway would else be of use as long as
+                        # a sliver of their pool is open, and spare hosts cost next to nothing.
+                        standing.append((int(opened[i, t]), -owned))
+                    self.model.row("C6", [(int(counted[i, t]), 1.0), *standing], upper=-owned)
         if spares:
             for i, level in enumerate(data.levels):
                 for t in range(self.quarters):
@@ -209,7 +214,28 @@ class _Builder:
                     if i and data.levels[i - 1].pool == level.pool:
                         larger = (int(opened[i - 1, t]), 1.0)
                         self.model.row("C7", [larger, (int(opened[i, t]), -1.0)], upper=0.0)
+                    if t and self._stays(level.pool):
+                        before = (int(opened[i, t - 1]), 1.0)
+                        self.model.row("C7", [before, (int(opened[i, t]), -1.0)], upper=0.0)
         return counted, opened, switch
+
+    def _stays(self, pool: int) -> bool:
+        """Return whether all hosts that a pool ever has stay until the end.
+
+        Then it loses nothing by staying open: what paid for its spare hosts still does.
+        """
+        data, end = self.data, self.quarters
+        for k, group in enumerate(data.host_groups):
+            if group.pool != pool:
+                continue
+            if group.can_order and any(
+                len(data.in_service(k, t)) < end - t - data.offer(group).lead_time_quarters
+                for t in range(end)
+            ):
+                return False
+            if (np.diff(group.owned) < 0).any():
+                return False
+        return True
 
     def _margins(self) -> tuple[Ints, Ints]:
         """(C17) A pool keeps the largest margin of the classes and pairs that are sent there."""

@@ -286,7 +286,13 @@ class _Formulas:
 
         @m.Constraint(self.levels, self.quarters)
         def C6(m: Any, g: str, s: str, size: int, t: int) -> Any:
-            return m.m[g, s, size, t] <= standing(m, g, s, size, t)
+            owned = sum(
+                self.owned(o, at, t)
+                for o, at in self.host_groups
+                if at == s and (self.offers[o].gpu_type, self.offers[o].gpus) == (g, size)
+            )
+            closed = owned * (1 - m.y[g, s, size, t]) if spares else 0
+            return m.m[g, s, size, t] <= standing(m, g, s, size, t) - closed
 
         @m.Constraint(self.levels, self.quarters)
         def C7(m: Any, g: str, s: str, size: int, t: int) -> Any:

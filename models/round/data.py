@@ -12,6 +12,7 @@ from typing import cast
 import numpy as np
 import numpy.typing as npt
 
+from alloc.clock import time_is_up
 from alloc.formulation import ArrayModel, BuiltModel, CpSatModel, PyomoModel
 from alloc.models.capacity import (
     CapacityRows,
@@ -36,6 +37,10 @@ from alloc.workload import Configuration, Job
 
 Array = npt.NDArray[np.float64]
 Index = npt.NDArray[np.int64]
+_SHAPES, _COMPARED = 64, 256
+"""Shapes of tables that a topology remembers, and configurations of one up to which it does: their
+comparison takes 64 KiB."""
+
 Burdens = tuple[Array, Index, UseOrder]
 TableKey = tuple[int, str | None]
 _RATE = attrgetter("rate")
@@ -253,14 +258,29 @@ def _burdens(
     topology: Topology,
     rows: CapacityRows,
     configurations: tuple[Configuration, ...],
+    shape: Hashable,
     owner: str | None,
     on_hosts: bool,
 ) -> Burdens:
-    """Return what does not depend on rates: use, which fit the cluster, and how those compare."""
+    """Return what does not depend on rates: use, which fit the cluster, and how those compare.
+
+    It is kept with the topology: round after round has the same few shapes, and whoever reads
+    documents one after the other makes the same tasks of the same texts.
+    """
+    known = topology.known_burdens
+    key = shape, owner, on_hosts, rows.names, rows.capacity.tobytes()
+    found: Burdens | None = known.get(key)
+    if found is not None:
+        return found
     weigh = burden_on_hosts if on_hosts else burden
     use = rows.use(configurations, owner)
     fitting = fitting_configurations(topology, rows, configurations, use)
     order = use_order(weigh([configurations[c] for c in fitting], use[fitting]))
+    # A search for hosts that ran out of time has decided nothing.
+    if len(configurations) <= _COMPARED and not time_is_up():
+        if len(known) >= _SHAPES:
+            known.clear()
+        known[key] = use, fitting, order
     return use, fitting, order
 
 
@@ -319,8 +339,8 @@ def _fronts(
     ones = [next(iter(own.values())) for own in alike.values()]
     rows = capacity_rows(topology, ones, quotas)
     columns: dict[TableKey, tuple[Index, Array, Array]] = {}
-    for one, ((_, owner), own) in zip(ones, alike.items(), strict=True):
-        use, fitting, order = _burdens(topology, rows, one, owner, on_hosts)
+    for one, ((shape, owner), own) in zip(ones, alike.items(), strict=True):
+        use, fitting, order = _burdens(topology, rows, one, shape, owner, on_hosts)
         rates = np.array(
             [np.fromiter(map(_RATE, table), float, len(table)) for table in own.values()]
         )[:, fitting]

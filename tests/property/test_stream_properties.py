@@ -6,7 +6,8 @@ import copy
 import dataclasses
 import pickle
 import random
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,9 +15,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from alloc.errors import SimulationError
 from alloc.packing import HostPool
 from alloc.packing.host_classes import HostClasses
 from alloc.problems.allocation.instance import Instance, Tenant
+from alloc.problems.allocation.job_columns import JobTimes
 from alloc.problems.allocation.outages import Outage
 from alloc.problems.allocation.run_columns import RunColumns
 from alloc.problems.allocation.solution import Assignment, RunTable, Schedule
@@ -26,6 +29,7 @@ from alloc.schedulers.fifo import Fifo
 from alloc.schedulers.srtf import Srtf
 from alloc.schedulers.state import Scheduler
 from alloc.simulation import Simulation, SimulationResult, simulate
+from alloc.simulation.engine import StreamRecord
 from alloc.simulation.stream import stream_of
 from alloc.simulation.waiting import ByRank
 from alloc.topology import Host, HostType, Topology, flat_cluster
@@ -247,6 +251,32 @@ def test_ctrl_c_keeps_what_happened() -> None:
         simulate(instance, Fifo(), progress=interrupt)
 
 
+@pytest.mark.parametrize("skip", [False, True])
+@pytest.mark.parametrize("looks", [1, 2, 3, 6])
+def test_ctrl_c_in_the_middle_of_a_decision_keeps_the_others(
+    looks: int, skip: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before it is decided, and when it has been but nobody knows yet how long that took."""
+    instance, clock, left = stream(random.Random(7)), time.perf_counter, looks
+    total = simulate(instance, Fifo(skip=skip))
+
+    def interrupted() -> float:
+        nonlocal left
+        left -= 1
+        if left == 0:
+            raise KeyboardInterrupt
+        return clock()
+
+    monkeypatch.setattr(time, "perf_counter", interrupted)
+    kept = simulate(instance, Fifo(skip=skip), keep_interrupted=True)
+    assert kept.notes == {"interrupted": 1.0}
+    assert kept.verified
+    assert kept.end_s < total.end_s
+    assert len(kept.decision_s) <= len(total.decision_s)
+    for job, end_s in kept.completion_s.items():
+        assert end_s in (None, total.completion_s[job])
+
+
 @pytest.mark.parametrize("entered", [False, True])
 def test_ctrl_c_while_runs_are_entered_loses_none_of_them(
     entered: bool, monkeypatch: pytest.MonkeyPatch
@@ -254,31 +284,23 @@ def test_ctrl_c_while_runs_are_entered_loses_none_of_them(
     """Before the runs are entered, or after, when the counts are there already."""
     instance = stream(random.Random(7))
     total = simulate(instance, Fifo())
+    made = StreamRecord if entered else RunTable
     calls = 0
 
-    def interrupted(**columns: Any) -> RunTable:
+    def interrupted(*columns: Any, **named: Any) -> Any:
         nonlocal calls
         calls += 1
-        if calls == 1 and not entered:
+        if calls == 1:
             raise KeyboardInterrupt
-        return RunTable(**columns)
+        return made(*columns, **named)
 
-    class Ids(list[str]):
-        def __iter__(self) -> Iterator[str]:
-            nonlocal calls
-            calls += 1
-            if calls == 2 and entered:
-                raise KeyboardInterrupt
-            return super().__iter__()
-
-    monkeypatch.setattr("alloc.simulation.stream.RunTable", interrupted)
+    monkeypatch.setattr(f"alloc.simulation.stream.{made.__name__}", interrupted)
     simulation = Simulation(instance, decider="fifo")
-    instance.job_columns.ids = Ids(instance.job_columns.ids)
-    calls = 0
     with pytest.raises(KeyboardInterrupt):
         simulation.run(Fifo())
     simulation.stop(interrupted=True)
     assert told(simulation.result()) == {**told(total), "notes": {"interrupted": 1.0}}
+    assert calls == 2
 
 
 @relaxed
@@ -321,6 +343,44 @@ def test_runs_in_columns_are_runs(
         assert "before_arrival" in codes
     with pytest.raises(AttributeError, match="nothing"):
         getattr(schedule, "nothing")  # noqa: B009
+
+
+@relaxed
+@given(rng=seeds, max_time_s=st.sampled_from((None, 5.0, 12.0)))
+def test_times_in_a_column_are_a_mapping(rng: random.Random, max_time_s: float | None) -> None:
+    """As mappings they are what they are said to be, also in another process."""
+    instance = stream(rng)
+    found = simulate(instance, Fifo(), max_time_s=max_time_s)
+    plain = simulate(instance, Watched(), max_time_s=max_time_s)
+    for own, same in (
+        (found.start_s, dict(plain.start_s)),
+        (found.completion_s, dict(plain.completion_s)),
+    ):
+        assert isinstance(own, JobTimes)
+        assert list(own.items()) == list(same.items())
+        assert own == same == own == copy.copy(own) == pickle.loads(pickle.dumps(own))
+        assert len(own) == len(instance.jobs)
+        assert own.num_missing == list(same.values()).count(None)
+        assert repr(own) == repr(same)
+        last = instance.jobs[-1].id
+        later = {**same, last: (same[last] or 0.0) + 1.0}
+        assert own != later
+        assert own != JobTimes(own.ids, np.array([t or np.nan for t in later.values()]))
+        assert "nobody" not in own
+
+
+def test_the_check_finds_a_time_that_is_not_that_of_the_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A job that ends a little later than its run says is a bug of the simulator."""
+    instance = stream(random.Random(7))
+
+    def late(ids: Any, column_s: Any) -> JobTimes:
+        return JobTimes(ids, np.nextafter(column_s, np.inf))
+
+    monkeypatch.setattr("alloc.simulation.stream.JobTimes", late)
+    with pytest.raises(SimulationError, match="the simulator completes it at"):
+        simulate(instance, Fifo())
 
 
 @relaxed

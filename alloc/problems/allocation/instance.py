@@ -7,7 +7,8 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from functools import cached_property
-from operator import attrgetter
+from itertools import repeat
+from operator import attrgetter, is_
 from typing import Any
 
 from alloc.errors import InstanceError, nearest
@@ -261,8 +262,8 @@ class Instance(Problem):
         found: dict[str, str] = {}
         # A million jobs that ask for none of this are seen at a glance.
         jobs = self.jobs
-        special = any(map(_STAGES, jobs)) or any(map(_REFUSABLE, jobs))
-        special |= not all([rules is NO_RULES for rules in map(_PLACEMENT, jobs)])
+        special = self.unfolded is not self or any(map(_REFUSABLE, jobs))
+        special = special or not all(map(is_, map(_PLACEMENT, jobs), repeat(NO_RULES)))
         for job in jobs if special else ():
             if job.stages:
                 found.setdefault("stages", f'job "{job.id}"')

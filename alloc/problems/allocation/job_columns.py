@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from operator import attrgetter
 from typing import get_args
 
@@ -62,7 +63,7 @@ class JobColumns:
         for first in range(0, len(jobs), _CHUNK):
             some, own = jobs[first : first + _CHUNK], slice(first, first + _CHUNK)
             for name, column in fields.items():
-                column[own] = np.array(list(map(attrgetter(name), some)), dtype=float)
+                column[own] = np.fromiter(map(attrgetter(name), some), float, len(some))
             self.has_no_rules[own] = [rules is NO_RULES for rules in map(_RULES, some)]
             self.elasticity[own] = list(map(number.__getitem__, map(_ELASTICITY, some)))
             tables = list(map(_TABLE, some))
@@ -79,3 +80,51 @@ class JobColumns:
         limit_s[np.isnan(limit_s)] = np.inf  # None became no number
         self.deadline_s: npt.NDArray[np.float64] = limit_s
         self.work_left: npt.NDArray[np.float64] = self.work - self.work_done
+
+
+class JobTimes(Mapping[str, float | None]):
+    """A time of every job, by its id: a mapping that is a column until somebody asks for a job.
+
+    Parameters
+    ----------
+    ids
+        Ids of the jobs.
+    column_s
+        Seconds, NaN where there is none, shape (jobs,).
+    """
+
+    def __init__(self, ids: Sequence[str], column_s: npt.NDArray[np.float64]) -> None:
+        self.ids, self.column_s = ids, column_s
+
+    @property
+    def num_missing(self) -> int:
+        """Number of jobs without one."""
+        return int(np.count_nonzero(np.isnan(self.column_s)))
+
+    @cached_property
+    def _by_id(self) -> dict[str, float | None]:
+        times: list[float | None] = self.column_s.tolist()
+        for j in np.flatnonzero(np.isnan(self.column_s)).tolist():
+            times[j] = None
+        return dict(zip(self.ids, times, strict=True))
+
+    def __getitem__(self, job: str) -> float | None:
+        return self._by_id[job]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.ids)
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, JobTimes):
+            if other.ids is self.ids:
+                return np.array_equal(self.column_s, other.column_s, equal_nan=True)
+            return self._by_id == other._by_id
+        return self._by_id == other
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return repr(self._by_id)

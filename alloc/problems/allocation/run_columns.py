@@ -93,7 +93,9 @@ class RunColumns:
         # The placed tasks, or those that differ; and, of these, which of them is where.
         self._tasks: Sequence[TaskPlacement]
         self._place: Numbers | None = None
-        if isinstance(runs, RunTable) and runs.ids == instance.job_columns.ids:
+        if isinstance(runs, RunTable) and (
+            runs.ids is instance.job_columns.ids or runs.ids == instance.job_columns.ids
+        ):
             self._read_table(runs)
         else:
             self._read(runs, span)

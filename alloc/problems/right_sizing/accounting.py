@@ -242,10 +242,14 @@ class _Ledger:
     def _margins(self) -> dict[tuple[int, str, str, bool], float]:
         """Return the margin of each (quarter, GPU type, site, spot) to which such jobs are sent."""
         sent: defaultdict[tuple[int, str, str, bool], set[str]] = defaultdict(set)
+        most = {
+            name: max(max(s.arrivals[name]) for s in self.problem.scenarios)
+            for name in self.problem.class_index
+        }
         for share in self.plan.shares:
             job_class = self.problem.classes[self.problem.class_index[share.job_class]]
             gpu_type = job_class.options[share.option].gpu_type
-            if share.jobs_per_hour > _SENT * self._max_arrivals(share.job_class):
+            if share.jobs_per_hour > _SENT * most[share.job_class]:
                 sent[share.quarter, gpu_type, share.site, share.spot].add(share.job_class)
         found: dict[tuple[int, str, str, bool], float] = {}
         for key, by_quarter in margins(self.problem).items():
@@ -254,9 +258,6 @@ class _Ledger:
                 if key.job_classes <= sent[pool]:
                     found[pool] = max(found.get(pool, 0.0), margin)
         return found
-
-    def _max_arrivals(self, job_class: str) -> float:
-        return max(max(s.arrivals[job_class]) for s in self.problem.scenarios)
 
     def _energy(
         self,

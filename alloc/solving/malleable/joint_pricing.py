@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -26,6 +27,31 @@ ROOM = 1e-6
 
 Values = npt.NDArray[np.float32]
 """Half the memory of what is exact: a value chooses a profile, and the profile has its own cost."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Program:
+    """What some jobs side by side may do in a room.
+
+    Parameters
+    ----------
+    rows
+        Configurations that fit somewhere, group by group, shape (rows,).
+    of
+        Position in `groups` of each, shape (rows,).
+    groups
+        The groups, rising.
+    slots
+        Slots in which one of them fits, rising.
+    cost
+        What each costs in each slot, infinite where it does not fit, shape (slots, rows).
+    """
+
+    rows: Index
+    of: Index
+    groups: Index
+    slots: Index
+    cost: Array
 
 
 class JointPricing:
@@ -108,8 +134,14 @@ class JointPricing:
         rows, cost = rows[worth], cost[:, worth]
         if not len(rows):
             return {}
-        value, runs = self._back(rows, cost, int(self._data.release[own].min()))
-        return self._forth(own, rows, cost, value, runs)
+        # Only the groups that fit somewhere, and the slots in which one of them can run.
+        groups, of = np.unique(self._of[rows], return_inverse=True)
+        slots = np.flatnonzero(np.isfinite(cost).any(axis=1))
+        own = own[np.isin(self._group[own], groups)]
+        group = np.searchsorted(groups, self._group[own])
+        program = _Program(rows, of, groups, slots, cost)
+        value, runs = self._back(program, int(self._data.release[own].min()))
+        return self._forth(own, group, program, value, runs)
 
     def _priced(self, rows: Index, room: Array, prices: Array) -> Array:
         """Return what configurations cost in each slot, the slot that a job goes on for included.
@@ -127,67 +159,80 @@ class JointPricing:
             own[:, 1:][own[:, 1:] >= least[:, :-1]] = np.inf
         return np.asarray(cost + self._weight[of])
 
-    def _back(self, rows: Index, cost: Array, first: int) -> tuple[Values, npt.NDArray[np.bool_]]:
+    def _back(self, program: _Program, first: int) -> tuple[Values, npt.NDArray[np.bool_]]:
         """Return the value of each slot, group and state, and where a job runs."""
-        horizon, groups = len(cost), len(self._unit)
+        rows, of, cost = program.rows, program.of, program.cost
+        horizon, groups = len(cost), len(program.groups)
         value: Values = np.full((horizon + 1, groups, self._num_states), np.inf, dtype=np.float32)
         value[:, :, 0] = 0.0
         runs = np.zeros((horizon, groups, self._num_states), dtype=bool)
-        after, finish, of = self._after[rows], self._finish[rows], self._of[rows]
-        begin = np.flatnonzero(np.diff(of, prepend=-1)).tolist()
-        spans = list(zip(of[begin].tolist(), begin, [*begin[1:], len(rows)], strict=True))
-        weight = self._weight.astype(np.float32)[:, None]
-        price = cost.astype(np.float32)[:, :, None]
-        running = np.full((groups, self._num_states), np.inf, dtype=np.float32)
-        ahead = np.empty(after.shape, dtype=np.float32)
+        after, finish = self._after_of(program), self._finish[rows]
+        weight = self._weight[program.groups].astype(np.float32)[:, None]
+        price, fits, ends = cost.astype(np.float32), np.isfinite(cost), np.arange(1, groups + 1)
         for t in range(horizon - 1, first - 1, -1):
-            np.take(value[t + 1].ravel(), after, out=ahead, mode="clip")
-            np.minimum(ahead, finish, out=ahead)
-            ahead += price[t]
-            for g, low, high in spans:
-                np.minimum.reduce(ahead[low:high], axis=0, out=running[g])
+            # Of a slot only what fits into it: a quarter of all, beside the others of a plan.
+            some = np.flatnonzero(fits[t])
             idle = value[t + 1] + weight
+            if not len(some):
+                value[t, :, 1:] = idle[:, 1:]
+                continue
+            ahead = np.take(value[t + 1].ravel(), after[some], mode="clip")
+            np.minimum(ahead, finish[some], out=ahead)
+            ahead += price[t, some, None]
+            running = np.full(idle.shape, np.inf, dtype=np.float32)
+            low = 0
+            for g, high in enumerate(np.searchsorted(of[some], ends).tolist()):
+                if high > low:
+                    np.minimum.reduce(ahead[low:high], axis=0, out=running[g])
+                low = high
             np.minimum(idle[:, 1:], running[:, 1:], out=value[t, :, 1:])
             runs[t] = running <= idle
         return value, runs
 
+    def _after_of(self, program: _Program) -> npt.NDArray[np.intp]:
+        """Return where each row leads from each state, among the groups of a program."""
+        shift = (program.of - program.groups[program.of]) * self._num_states
+        after: npt.NDArray[np.intp] = self._after[program.rows] + shift[:, None].astype(np.intp)
+        return after
+
     def _forth(
         self,
         jobs: Index,
-        rows: Index,
-        cost: Array,
+        group: Index,
+        program: _Program,
         value: Values,
         runs: npt.NDArray[np.bool_],
     ) -> dict[int, Profile]:
         """Return the profiles that the values lead to, by job."""
-        data, group = self._data, self._group[jobs]
-        after, finish, of = self._after[rows], self._finish[rows], self._of[rows]
+        data, rows, cost = self._data, program.rows, program.cost
+        after, finish = self._after_of(program), self._finish[rows]
         left = data.work[jobs].astype(float)
-        state = np.ceil(left / self._unit[group]).astype(np.int64)
+        state = np.ceil(left / self._unit[program.groups[group]]).astype(np.int64)
         state = np.minimum(state, self._num_states - 1)
         release = np.minimum(data.release[jobs], len(cost))
         going = np.isfinite(value[release, group, state])
-        chosen: list[list[int]] = [[] for _ in jobs]
+        # Slots in which each job runs, and in which column.
+        taken: list[dict[int, int]] = [{} for _ in jobs]
         found: dict[int, Profile] = {}
-        for t in range(int(release.min()), len(cost)):
+        for t in program.slots[program.slots >= release.min()].tolist():
             there = np.flatnonzero(going & (release <= t))
-            for i in there.tolist():
-                chosen[i].append(IDLE)
             run = there[runs[t, group[there], state[there]]]
             if not len(run):
                 continue
             ahead = value[t + 1].ravel()[after[:, state[run]]]
             ahead = np.minimum(ahead, finish[:, state[run]]) + cost[t][:, None]
-            ahead[of[:, None] != group[run]] = np.inf
+            ahead[program.of[:, None] != group[run]] = np.inf
             for i, row in zip(run.tolist(), rows[ahead.argmin(axis=0)].tolist(), strict=True):
-                chosen[i][-1] = int(self._column[row])
+                taken[i][t] = int(self._column[row])
                 rate = float(self._rate[row])
                 if left[i] <= rate * (1 + _FIT):
                     going[i] = False
-                    start = next(k for k, c in enumerate(chosen[i]) if c != IDLE)
+                    start = next(iter(taken[i]))
+                    choice = [IDLE] * (t + 1 - start)
+                    for slot, column in taken[i].items():
+                        choice[slot - start] = column
                     end = t + min(float(left[i]) / rate, 1.0)
-                    choice = tuple(chosen[i][start:])
-                    found[int(jobs[i])] = Profile(int(release[i]) + start, choice, end)
+                    found[int(jobs[i])] = Profile(start, tuple(choice), end)
                 left[i] -= rate
                 state[i] = max(int(state[i]) - int(self._steps[row]), 0)
         return found

@@ -54,7 +54,8 @@ class BlockValue:
     dual
         Dual values of the rows, 0 or more, shape (rows,).
     slack
-        How much is missing in all: GPUs of demand and of margins, and kg of carbon over the cap.
+        How much is missing in all: GPUs of demand and of margins, and of carbon over the cap as
+        much as a busy GPU stands for.
     short
         The largest part of a row that is missing: of the demand of a class in a band, of a pool, of
         the carbon cap. It is the checker's measure: what is little of all may be much of one class.
@@ -126,6 +127,8 @@ class BlockData:
         Columns that are not slack.
     slack_rows
         The row of each slack column.
+    slack_units
+        What a slack column adds to its row: 1 GPU, or about the carbon of one that is busy.
     slack_share
         Share of the hours that the slack columns are for; 0 for all but demand.
     opening
@@ -142,6 +145,7 @@ class BlockData:
     first_stage: sparse.csr_array
     own: int
     slack_rows: Ints
+    slack_units: Array
     slack_share: Array
     opening: Opening
 
@@ -172,8 +176,9 @@ def block_data(
     """
     rows = [r for name in ("demand", "carbon") for r in range(*blocks.family[name].indices(10**9))]
     rows += blocks.margin_rows
+    units = _slack_units(blocks, rows)
     extra = sparse.coo_array(
-        (np.ones(len(rows)), (rows, np.arange(len(rows)))), shape=(blocks.num_rows, len(rows))
+        (units, (rows, np.arange(len(rows)))), shape=(blocks.num_rows, len(rows))
     )
     hours = float(data.bands.hours.sum())
     classes = data.problem.classes
@@ -201,6 +206,7 @@ def block_data(
         sparse.hstack([blocks.first_stage, levels_apart], format="csr"),
         blocks.num_columns,
         np.array(rows, dtype=np.int64),
+        units,
         np.array([*served, *(0.0 for _ in rows[len(served) :])]),
         Opening(
             np.zeros(0, dtype=np.int64),
@@ -208,6 +214,19 @@ def block_data(
             np.zeros((*data.demand.shape[:2], 0)),
         ),
     )
+
+
+def _slack_units(blocks: Blocks, rows: list[int]) -> Array:
+    """Return what a slack column adds to its row, so that slack of carbon costs what GPUs do.
+
+    A kg may be next to nothing of what is emitted, or far more than all of it.
+    """
+    units = np.ones(len(rows))
+    largest = float(np.abs(blocks.matrix[blocks.family["carbon"]].data).max(initial=0.0))
+    if largest:
+        first, stop, _ = blocks.family["carbon"].indices(10**9)
+        units[[first <= row < stop for row in rows]] = np.exp2(np.floor(np.log2(largest)))
+    return units
 
 
 def _penalties(data: SizingData, blocks: Blocks, unit: float, rows: int) -> Array:
@@ -304,7 +323,7 @@ class BlockSolver:
         found = self.program.optimum("a block of the plan", seconds)
         values = found.values
         missing = values[data.own :]
-        scale = np.maximum(np.abs(right[data.slack_rows]), _LEAST_SCALE)
+        scale = np.maximum(np.abs(right[data.slack_rows]) / data.slack_units, _LEAST_SCALE)
         short = float((missing / scale).max(initial=0.0))
         return BlockValue(
             found.value,

@@ -15,6 +15,7 @@ from alloc.formulation import RawResult
 from alloc.models.right_sizing.data import Array, Ints
 from alloc.models.right_sizing.margins import Margin
 from alloc.solving.right_sizing.blocks import SHORT, BlockValue, Task
+from alloc.solving.right_sizing.max_counted import max_counted
 from alloc.solving.right_sizing.mending import Mending, to_blame
 from alloc.solving.right_sizing.relaxation import Incumbent, Relaxation
 from alloc.solving.right_sizing.slopes import open_by_slopes
@@ -70,8 +71,9 @@ class Candidates:
         """The pool that each row of choices is about, all quarters of which follow each other."""
         self.seen = np.zeros(len(self.choices), dtype=bool)
         """Choices that were taken in some dive or, of switches, in the relaxation."""
-        self.limits = self._limits()
+        self.limits = max_counted(data, relaxation.first)
         """M of (C7) for each switch, as far as it is tightened."""
+        self._set_limits()
         self._dives = 0
         self._tried: set[bytes] = set()
         self._short: set[bytes] = set()
@@ -85,15 +87,10 @@ class Candidates:
         self._raises = 0
         self._above_when_tightened = math.inf
 
-    def _limits(self) -> Array:
-        """Return the M of (C7) for every switch."""
-        relaxation = self.relaxation
-        at = relaxation.first.open >= 0
-        if not at.any():
-            return np.zeros(0)
-        return np.asarray(
-            -relaxation.first.matrix[relaxation.first.switch[at], relaxation.first.open[at]]
-        )
+    def _set_limits(self) -> None:
+        if len(self.switches):
+            self.relaxation.quarters.limit_counted(self.limits)
+            self.relaxation.master.limit_counted(self.limits)
 
     def try_candidate(self, values: Array, what: str) -> bool:
         """Value a first stage whose integers are set; return whether it is the best so far."""
@@ -354,17 +351,20 @@ class Candidates:
         if above > _NEARER * self._above_when_tightened:
             return
         self._above_when_tightened = above
+        # First of pools that the relaxation has open in part: others hardly gain by it.
+        part = relaxation.relaxed_point[self.switches]
+        order = np.argsort(-part * (1 - part), kind="stable")
         counted = relaxation.first.counted[relaxation.first.open >= 0]
-        seconds = _SHARE_TO_TIGHTEN * relaxation.seconds_left()
-        self.limits = upper_bounds_in_better(
+        limits = self.limits.copy()
+        limits[order] = upper_bounds_in_better(
             relaxation.quarters.model(),
             relaxation.incumbent.cost,
-            counted,
-            self.limits,
-            seconds,
+            counted[order],
+            limits[order],
+            _SHARE_TO_TIGHTEN * relaxation.seconds_left(),
         )
-        relaxation.quarters.limit_counted(self.limits)
-        relaxation.master.limit_counted(self.limits)
+        self.limits = limits
+        self._set_limits()
 
     def polish(self) -> bool:
         """Choose anew among some pools, the rest as in the incumbent.

@@ -19,7 +19,7 @@ import math
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -31,6 +31,7 @@ from alloc.result import Sensitivity
 from alloc.solving.right_sizing.state import linear_relaxation, money_unit
 
 if TYPE_CHECKING:
+    from alloc.models.right_sizing.first_stage import FirstStage
     from alloc.solving.right_sizing.relaxation import Relaxation
 
 _LEAST = 1e-9
@@ -47,6 +48,10 @@ _SITE_LIMITS = (
     ("C3", "ports", "port"),
     ("C4", "power_kw", "kW"),
 )
+
+
+def _no_positions() -> Ints:
+    return np.zeros(0, dtype=np.int64)
 
 
 @dataclass(frozen=True)
@@ -71,6 +76,10 @@ class _Limit:
     rows: Ints
     step: float
     least: float | None
+    counted: Ints = field(default_factory=_no_positions)
+    """Of a host, the rows (C6) that say with it how many hosts an open pool has."""
+    opened: Ints = field(default_factory=_no_positions)
+    """For each of these, the column of whether the pool is open."""
 
     def sensitivity(
         self, saving: float | None, lower: float | None = None, upper: float | None = None
@@ -136,7 +145,7 @@ def estimates_of_cuts(
     begin = len(state.first.row_lower)
     blocks = np.zeros((*state.setting.shape, state.blocks.num_rows))
     for row in np.flatnonzero(np.abs(cuts) > _LEAST).tolist():
-        w, t, k = state.master.cuts[row]
+        w, t, k = state.cuts_of_duals[row]
         blocks[w, t] += cuts[row] * state.pool.dual[k, : state.blocks.num_rows]
 
     def row_of(family: str) -> Ints:
@@ -158,7 +167,7 @@ def estimates_of_cuts(
 
     found = [saved(limit) for limit in _limits(data, row_of)]
     best: dict[str, Sensitivity] = {}
-    for limit in _host_limits(data, row_of("C1")):
+    for limit in _host_limits(data, state.first):
         value = saved(limit)
         known = best.get(limit.name)
         if known is None or (value.value or 0.0) < (known.value or 0.0):
@@ -195,7 +204,11 @@ class _Relaxed:
         return np.asarray(at.reshape(scenarios, quarters).T)
 
     def bound(self, limit: _Limit) -> float:
-        """Return what one more unit saves at most, by the duals of the optimum; money."""
+        """Return what one more unit saves at most, by the duals of the optimum; money.
+
+        Of a host that counts as owned in (C6), this is so where its pool is open, and else it saves
+        less: there its row takes back what the dual value of the host promises.
+        """
         return -self.unit * limit.step * float(self.duals[limit.rows].sum())
 
     def saved(self, limit: _Limit) -> Sensitivity | None:
@@ -206,14 +219,15 @@ class _Relaxed:
             return limit.sensitivity(0.0)
         if self._time_is_up():
             return limit.sensitivity(bound, limit.least, bound)
-        self._set(limit.rows, limit.step)
+        self._change(limit, limit.step)
         self._program.set_basis(self._basis)
         cost, duals = self._optimum(self._program)
-        self._set(limit.rows, 0.0)
+        self._change(limit, 0.0)
         if cost is None:
             return limit.sensitivity(bound, limit.least, bound) if self._time_is_up() else None
         # Of a convex cost: the slope at the end of the unit, and that at its beginning.
-        after = -self.unit * limit.step * float(duals[limit.rows].sum())
+        less = float(duals[limit.rows].sum() - duals[limit.counted].sum())
+        after = -self.unit * limit.step * less
         saving = min(max(self.unit * (self.cost - cost), after), bound)
         return limit.sensitivity(saving if limit.least is None else max(saving, limit.least))
 
@@ -236,6 +250,14 @@ class _Relaxed:
     def _time_is_up(self) -> bool:
         return time.perf_counter() > self._until
 
+    def _change(self, limit: _Limit, step: float) -> None:
+        """Let there be so much more of what is limited."""
+        self._set(limit.rows, step)
+        self._set(limit.counted, -step)
+        for row, column in zip(limit.counted.tolist(), limit.opened.tolist(), strict=True):
+            known = float(self._model.matrix[row, column])
+            self._program.set_coefficient(row, column, known - step)
+
     def _set(self, rows: Ints, step: float) -> None:
         at, model = rows.ravel(), self._model
         self._program.set_row_bounds(at, model.row_lower[at] + step, model.row_upper[at] + step)
@@ -252,27 +274,29 @@ def _limits(data: SizingData, row_of: Callable[[str], Ints]) -> Iterator[_Limit]
     whens = [*range(len(problem.quarter_budgets)), *([None] * (problem.budget is not None))]
     for when, row in zip(whens, row_of("C16"), strict=True):
         yield _Limit("budget", "", when, problem.currency, np.array([row]), 1 / unit, 0.0)
-    for family, field, name in _SITE_LIMITS:
-        limited = [site.name for site in problem.sites if getattr(site, field) is not None]
+    for family, of_site, name in _SITE_LIMITS:
+        limited = [site.name for site in problem.sites if getattr(site, of_site) is not None]
         rows = row_of(family).reshape(len(limited), data.num_quarters)
         for site, own in zip(limited, rows, strict=True):
-            yield _Limit(field, site, None, name, own, 1.0, 0.0)
+            yield _Limit(of_site, site, None, name, own, 1.0, 0.0)
     if problem.carbon_caps_kg:
         for t, own in enumerate(row_of("carbon")):
             # Each is at least minus the cap.
             yield _Limit("carbon", "", t, "kg", own, -1.0, 0.0)
 
 
-def _host_limits(data: SizingData, rows: Ints) -> Iterator[_Limit]:
+def _host_limits(data: SizingData, first: FirstStage) -> Iterator[_Limit]:
     """One more host that is there already, in all quarters, at every site where it can stand.
 
     It is not bought, but it costs what owned hosts cost: upkeep and energy, or its fee.
     """
     problem = data.problem
     caps = bool(problem.carbon_caps_kg or problem.quarter_budgets or problem.budget is not None)
-    for k, (group, own) in enumerate(
-        zip(data.host_groups, rows.reshape(len(data.host_groups), data.num_quarters), strict=True)
-    ):
+    rows = np.arange(*first.rows["C1"].indices(len(first.row_lower))).reshape(first.hosts.shape)
+    in_pools = np.arange(*first.rows["C6"].indices(len(first.row_lower)))
+    counted = in_pools.reshape(-1, data.num_quarters)
+    level_of = {k: i for i, level in enumerate(data.levels) for k in level.host_groups}
+    for k, (group, own) in enumerate(zip(data.host_groups, rows, strict=True)):
         offer, site = data.offer(group), problem.sites[group.site]
         kept = "reserved, its fee paid" if offer.terms == "reserved" else "owned, its upkeep paid"
         each = float(data.running_cost[k] + data.reserved_cost(k)) / data.host_unit
@@ -287,13 +311,14 @@ def _host_limits(data: SizingData, rows: Ints) -> Iterator[_Limit]:
         ]
         least = None if caps or any(full) else -keeping
         one, what = 1 / data.host_unit, f'host at "{site.name}", {kept}'
-        yield _Limit("host", offer.name, None, what, own, one, least)
+        rows_and_columns = (counted[level_of[k]], first.open[level_of[k]]) if data.spares else ()
+        yield _Limit("host", offer.name, None, what, own, one, least, *rows_and_columns)
 
 
 def _hosts(data: SizingData, relaxed: _Relaxed) -> Iterator[Sensitivity]:
     """Value one more host of each offer, at the site where it saves most and has room."""
     of_offer: dict[str, list[_Limit]] = defaultdict(list)
-    for limit in _host_limits(data, relaxed.row_of("C1")):
+    for limit in _host_limits(data, relaxed.form.first):
         of_offer[limit.name].append(limit)
     for limits in of_offer.values():
         best: Sensitivity | None = None

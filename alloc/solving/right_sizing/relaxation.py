@@ -34,6 +34,9 @@ _LAST_S = 1.0
 _CUT_TOLERANCE = 1e-7
 """Relative amount by which a new cut must exceed the known ones: less is the solver's tolerance."""
 _LEAST_DUAL = 1e-12
+_SURE = 1e-9
+"""Units of money by which a solver's word may be too much: a millionth of a millionth of what work
+usually costs. A plan on hosts that are owned may cost next to nothing, and its bound is then 0."""
 MAX_STEPS = 60
 """Steps of a relaxation; most close within twenty."""
 _MIN_GAIN = 0.05
@@ -107,6 +110,8 @@ class Relaxation:
         """Its optimum."""
         self.duals: tuple[Array, Array] | None = None
         """Dual values of its rows and cuts, once it is solved."""
+        self.cuts_of_duals: list[tuple[int, int, int]] = []
+        """The master's cuts then: it drops some later."""
         self.seconds_to_value = 0.0
         self.rng = np.random.default_rng(settings.seed)
         self._shuffled = np.argsort(self.rng.random(self.setting.shape[0]), kind="stable").tolist()
@@ -145,8 +150,11 @@ class Relaxation:
         self.say(what)
 
     def raise_bound(self, bound: float) -> None:
-        """Take a proved bound, if it is better; the incumbent shows how far it can hold."""
-        self.bound = min(max(self.bound, bound), self.cost)
+        """Take a bound that a solver claims, if it is better; no plan may cost less than it."""
+        sure = bound - _SURE
+        if (self.setting.cost >= 0).all():
+            sure = max(sure, 0.0)  # nothing costs less than nothing
+        self.bound = min(max(self.bound, sure), self.cost)
 
     def refute(self) -> None:
         """Note that it is proved that there is no plan."""
@@ -172,7 +180,9 @@ class Relaxation:
         linked, waived = self.setting.points(point)
         began = time.perf_counter()
         found = self.values.solve(tasks, linked, waived, keep, self.seconds_for_step())
-        took = (time.perf_counter() - began) * len(self.tasks) / max(len(tasks), 1)
+        # The first block of a quarter takes as long as dozens after it, at the same point.
+        more = math.sqrt(len(self.tasks) / max(len(tasks), 1))
+        took = (time.perf_counter() - began) * more
         self.seconds_to_value = max(took, 0.5 * self.seconds_to_value)
         self.pool.add([found[task].dual for task in tasks])
         return found
@@ -249,7 +259,7 @@ class Relaxation:
         self.linear_bound = bound
         self.raise_bound(bound)
         self.aggregate_cuts(keep=True)
-        self.duals = self.master.duals()
+        self.duals, self.cuts_of_duals = self.master.duals(), list(self.master.cuts)
 
     def strengthen(self, target: float, seconds: float) -> None:
         """Add rows that tie jobs to open pools where the relaxation breaks them, and relax again.

@@ -85,3 +85,17 @@ def test_a_run_out_of_time_says_so_whatever_clock_is_behind(
     assert solver.getModelStatus() == highspy.HighsModelStatus.kTimeLimit
     with pytest.raises(OutOfTime):
         LinearProgram(covering).optimum("a program", 1e-9)
+
+
+def test_rows_that_are_deleted_are_gone_and_the_others_move_up(covering: ArrayModel) -> None:
+    program = LinearProgram(covering)
+    before = program.optimum("the covering")
+    slack = np.flatnonzero(before.duals < 1e-9)
+    program.delete_rows(slack)
+    after = program.optimum("the covering")
+    assert 0 < program.num_rows == 40 - len(slack) < 40
+    assert after.value == pytest.approx(before.value)
+    np.testing.assert_allclose(after.duals, np.delete(before.duals, slack), atol=1e-9)
+    program.set_row_bounds([0], np.array([50.0]), np.array([np.inf]))
+    kept = np.delete(np.arange(40), slack)[0]
+    assert covering.matrix[[kept]] @ program.optimum("the covering").values >= 50 - 1e-6

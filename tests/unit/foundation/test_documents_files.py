@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import gzip
+import json
 import os
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import pytest
 from work_counts import counted
 
 from alloc.documents import files, format_of
+from alloc.documents.parsing import parse_json
 from alloc.documents.reading import save
 from alloc.errors import AllocError, InstanceError
 from alloc.problems.allocation.instance import Instance
@@ -233,6 +235,24 @@ def test_values_are_limited_like_bytes_and_while_unpacking(
     with pytest.raises(InstanceError, match="the instance document: has more than 1,000 values"):
         format_of("instance").parse("[" + "[]," * 600 + "[]]")
     assert files.count_values(b'{"a":[1,2,{}]}') == 5
+
+
+@pytest.mark.parametrize("empty", ["{}", "[]"])
+def test_what_is_mostly_empty_is_refused_before_it_is_parsed(
+    empty: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Hundreds of thousands of empty objects take as long to read as ones that say something."""
+    parsed = counted(monkeypatch, json, "loads")
+    jobs = ",".join([empty] * 100_000)
+    with pytest.raises(InstanceError, match="the body: is mostly empty objects and lists, one aft"):
+        parse_json(f'{{"jobs": [{jobs}]}}', "the body")
+    assert not parsed
+    # A few are wrong by what the models say, and empty fields are as good as any.
+    assert parse_json(f'{{"jobs": [{empty},{empty}]}}', "the body") == {
+        "jobs": [json.loads(empty)] * 2
+    }
+    named = ",".join(f'{{"id":"{k}","resources":{empty}}}' for k in range(10_000))
+    assert len(parse_json(f'{{"jobs": [{named}]}}', "the body")["jobs"]) == 10_000
 
 
 @pytest.mark.parametrize(

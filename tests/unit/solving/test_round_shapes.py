@@ -1,11 +1,15 @@
 """What rates do not change is worked out once per shape: the same round comes out of it."""
 
+import copy
 import dataclasses
+import pickle
 
 import numpy as np
 import pytest
+from work_counts import counted
 
 from alloc.models.capacity import burden, pareto_front, pareto_fronts, shape_of, use_order
+from alloc.models.round import data as round_module
 from alloc.models.round.data import make_round_data
 from alloc.objectives import round_utility
 from alloc.topology import HostType, flat_cluster
@@ -49,6 +53,42 @@ def test_shared_and_separate_tasks_give_the_same_round():
     assert shape_of(apart[0].configurations) != shape_of(apart[1].configurations)
     for field in ("first", "configuration", "utility", "use"):
         assert np.array_equal(getattr(one, field), getattr(two, field)), field
+
+
+def test_a_topology_remembers_how_tables_compare(monkeypatch: pytest.MonkeyPatch):
+    """The next round with such tables compares nothing again, whatever their rates."""
+    hosts = dataclasses.replace(HOSTS, name="remembered")
+    table = (rigid_gang(1), rigid_gang(2), rigid_gang(4))
+    compared = counted(monkeypatch, round_module, "use_order")
+
+    def of(topology, rates, quotas):
+        jobs = [Job("a", 0.0, 99.0, with_rates(table, *rates), tenant="t")]
+        return make_round_data(topology, jobs, 10.0, round_utility("progress"), quotas)
+
+    first = of(hosts, (1.0, 2.0, 3.0), {})
+    again = of(hosts, (3.0, 2.0, 1.0), {})
+    assert len(compared) == 1
+    assert [np.diff(one.first).tolist() for one in (first, again)] == [[3], [1]]
+    # A quota is another row, and what does not fit into it cannot run.
+    of(hosts, (1.0, 2.0, 3.0), {"t": 8000})
+    assert np.diff(of(hosts, (1.0, 2.0, 3.0), {"t": 3000}).first).tolist() == [2]
+    assert len(compared) == 3
+    for other in (copy.deepcopy(hosts), pickle.loads(pickle.dumps(hosts))):
+        assert other == hosts
+        assert not other.known_burdens
+    assert len(hosts.known_burdens) == 3
+
+
+def test_what_a_topology_remembers_of_tables_has_an_end(monkeypatch: pytest.MonkeyPatch):
+    """Shapes that come once and never again, and very long tables, are not kept."""
+    monkeypatch.setattr(round_module, "_SHAPES", 3)
+    monkeypatch.setattr(round_module, "_COMPARED", 2)
+    hosts = dataclasses.replace(HOSTS, name="forgets")
+    for count in range(1, 9):
+        table = (rigid_gang(1, cpu_milli_per_gpu=100 * count),) * (3 if count == 8 else 1)
+        make_round_data(hosts, (Job("a", 0.0, 9.0, table),), 10.0, round_utility("progress"), {})
+        assert 1 <= len(hosts.known_burdens) <= 3
+    assert len(hosts.known_burdens) == 1
 
 
 def test_shapes_tell_gpu_types_and_levels_apart():

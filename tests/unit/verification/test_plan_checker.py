@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+from planning_strategies import with_money
 
 from alloc.certificate import Certificate
 from alloc.errors import InstanceError
@@ -245,3 +246,22 @@ def test_what_is_missing_of_a_billionth_of_the_demand_is_found() -> None:
     rental = Rental("only", 0, 0, "spot", "cloud", 1e-8)
     rented = verify_plan(little, Plan((), (), (rental,), (jobs,), ()))
     assert [violation.code for violation in rented] == ["most_hosts"]
+
+
+@pytest.mark.parametrize("factor", [1e-9, 1e-4, 1.0, 1e5, 1e12])
+def test_budgets_and_caps_are_checked_in_proportion(factor: float) -> None:
+    """A thousandth over is found in any currency and of little carbon; a billionth is rounding."""
+    base = with_money(problem(), factor)
+    grid = tuple(
+        replace(s, carbon_kg_per_kwh=tuple(min(factor, 1.0) * c for c in s.carbon_kg_per_kwh))
+        for s in base.sites
+    )
+    base, plan = replace(base, sites=grid), SOUND
+    totals = account(base, plan)
+    spent, mass = float(totals.spent.sum()), float(totals.carbon_kg.max())
+    assert min(spent, mass) > 0
+    for part, expected in ((1 - 1e-3, ["budget", "carbon"]), (1 - 1e-9, [])):
+        limited = replace(base, budget=part * spent, carbon_caps_kg=(part * mass,))
+        assert sorted(codes(verify_plan(limited, plan))) == expected
+    nothing = replace(base, budget=0.0, carbon_caps_kg=(0.0,))
+    assert sorted(codes(verify_plan(nothing, plan))) == ["budget", "carbon"]
