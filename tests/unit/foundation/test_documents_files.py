@@ -16,10 +16,11 @@ from work_counts import counted
 
 from alloc.documents import files, format_of
 from alloc.documents.parsing import parse_json
-from alloc.documents.reading import save
+from alloc.documents.reading import load, save
 from alloc.errors import AllocError, InstanceError
 from alloc.problems.allocation.instance import Instance
 from alloc.problems.allocation.solution import Schedule
+from alloc.problems.colocation import Packing
 from alloc.topology import HostType, flat_cluster
 from alloc.workload import Job, rigid_gang
 
@@ -253,6 +254,14 @@ def test_what_is_mostly_empty_is_refused_before_it_is_parsed(
     }
     named = ",".join(f'{{"id":"{k}","resources":{empty}}}' for k in range(10_000))
     assert len(parse_json(f'{{"jobs": [{named}]}}', "the body")["jobs"]) == 10_000
+
+
+def test_idle_gpus_are_read_however_they_are_written() -> None:
+    """Each of a packing is an empty list, and most of a compact text are such lists."""
+    packing = Packing(tuple((j,) if j < 100 else () for j in range(20_000)), ())
+    document = json.loads(save(packing))
+    for separators in ((",", ":"), (", ", ": ")):
+        assert load(json.dumps(document, separators=separators)) == packing
 
 
 @pytest.mark.parametrize(
