@@ -191,6 +191,8 @@ def test_budgets_that_no_modes_keep_are_infeasible_with_every_way():
     for way in ("auto", "cpsat", "pyomo"):
         result = alloc.solve(problem, backend=way)
         assert (result.status, result.solution) == ("infeasible", None)
+    needs = 'budget "money" is 3, and the activities need at least 4 of it in modes that fit'
+    assert needs in str(alloc.solve(problem).conflict)
 
 
 @pytest.mark.parametrize(

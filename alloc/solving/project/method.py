@@ -58,7 +58,18 @@ all of the value, since one such pass is shorter than those that halve what is l
 from which on the widest passes prove ten jobs on ten GPUs in 10 to 20 CPU seconds each."""
 _LAST_S = 4.0
 """Seconds below which CP-SAT gets all the time left: it takes a second or two to get going."""
-_NO_MODES = "the budgets do not let every activity run in some mode; raise one or add modes"
+
+
+def _why_there_is_none(data: ProjectData) -> str:
+    """Return which budget is below what activities use in any of their modes, if one alone is."""
+    for k, budget in enumerate(data.used_up):
+        least = sum(min(use[k] for use in uses) for uses in data.amounts)
+        if least > budget.capacity:
+            return (
+                f'budget "{budget.name}" is {budget.capacity}, and the activities need at least '
+                f"{least} of it in modes that fit; raise it or add modes"
+            )
+    return "the budgets do not let every activity run in some mode; raise one or add modes"
 
 
 def _has_choices(data: ProjectData) -> bool:
@@ -133,7 +144,7 @@ def schedule_project(
         bound=math.inf,
         bound_proof="claimed",
         infeasible=True,
-        conflict=_NO_MODES,
+        conflict=_why_there_is_none(search.data),
     )
 
 
