@@ -335,6 +335,12 @@ def _solve_scaled(model: ArrayModel, options: SolverOptions) -> RawResult:
             # the answer to that one misses a tolerance. A start is a hint, no more.
             solver.clearSolver()
             solver.run()
+        if solver.getModelStatus() == _FAILED:
+            # What presolve leaves may miss a tolerance in the same way; the program itself does
+            # not: one of 8,000 drawn at random, of two rows and numbers of about one.
+            solver.clearSolver()
+            solver.setOptionValue("presolve", "off")
+            solver.run()
         if model.integer.any() and not stop.pressed and _is_of_presolve(solver):
             solver = _second_opinion(solver, model, options, stop)
         if model.integer.any() and stop.pressed and solver.getModelStatus() in _REFUSED:

@@ -133,6 +133,34 @@ def test_a_start_that_highs_trips_over_is_only_a_hint(monkeypatch):
     assert told == ["run", "clear", "run"]
 
 
+def test_a_program_that_fails_after_presolve_is_solved_without():
+    """HiGHS (1.15) ends in "Solve error" where what presolve leaves misses a tolerance.
+
+    To the last digit: with twelve of them it does not fail.
+    """
+    rows = [
+        [1.9542768745549457, 1.9542768745549457, 0.24224835907881345],
+        [-1.1670739431553896, 0.0, 0.0],
+        [-0.3751826629787214, 1.1255479889361641, 0.02325345646893377],
+    ]
+    model = ArrayModel(
+        "min",
+        np.array([-1.9769444065021533, 0.0, -0.24505818223646]),
+        sparse.csr_array(np.array(rows)),
+        np.array([1.2943145976166825, -2.0423794005219316, -0.7011604054129692]),
+        np.array([3.639446847082618, np.inf, np.inf]),
+        np.zeros(3),
+        np.array([1.0, 2.0, 8.067245045483004]),
+        np.array([True, True, False]),
+    )
+    raw = highs.solve(model, SolverOptions(gap=0.0))
+    # One whole unit and as much of the last column as the first row allows.
+    rest = (model.row_upper[0] - rows[0][0]) / rows[0][2]
+    assert raw.status == "optimal"
+    assert raw.objective == pytest.approx(model.cost @ [1.0, 0.0, rest])
+    assert raw.bound == pytest.approx(raw.objective)
+
+
 @pytest.mark.parametrize("sense", SENSES)
 @pytest.mark.parametrize("name", BACKENDS)
 def test_infeasible_has_no_values_and_the_bound_of_an_empty_set(name, sense):
