@@ -85,7 +85,7 @@ def concrete_model(data: SizingData) -> pyo.ConcreteModel:
         )
 
     @model.Constraint(model.X)
-    def C4_room(m: pyo.ConcreteModel, t: int, p: int, s: int) -> object:
+    def C4_capacity(m: pyo.ConcreteModel, t: int, p: int, s: int) -> object:
         position = data.sizes[p].index(s)
         return m.x[t, p, s] <= pyo.quicksum(
             pattern[position] * m.y[t, p, q] for q, pattern in enumerate(layout.patterns[p])

@@ -197,7 +197,7 @@ class PyomoMeasures:
             return m.t[n, h] <= float(capacity[h, 0]) / MILLI * m.a[n, h]
 
         @m.Constraint(keys, range(len(RESOURCES)))
-        def C15_room(m: pyo.ConcreteModel, n: int, h: int, r: int) -> Any:
+        def C15_capacity(m: pyo.ConcreteModel, n: int, h: int, r: int) -> Any:
             shape = shapes[n][0]
             need = (shape.num_gpus * MILLI, shape.cpu_milli, shape.memory_mib)[r]
             if not need:

@@ -46,7 +46,7 @@ def pyomo_counts(problem: CountProblem) -> PyomoModel:
         return pyo.quicksum(m.x[lv + 1, u, p] for u in inside) == problem.split(lv) * m.x[lv, v, p]
 
     @model.Constraint(domains[last])
-    def C3_room(m: pyo.ConcreteModel, v: int) -> Any:
+    def C3_capacity(m: pyo.ConcreteModel, v: int) -> Any:
         held = pyo.quicksum(m.x[last, v, p] for p in stages)
         return problem.cell[last] * held <= int(problem.domains.room[v])
 
