@@ -7,9 +7,8 @@ memory once for all of them.
 import contextlib
 import gc
 
-import highspy  # noqa: F401
-from ortools.sat.python import cp_model  # noqa: F401
-
+import alloc.backends.cpsat
+import alloc.backends.highs
 import alloc.comparison
 import alloc.instances
 import alloc.instances.topologies

@@ -19,7 +19,10 @@ from functools import cached_property
 
 import numpy as np
 
+from alloc.backends import SolverOptions, highs
 from alloc.errors import SolverError, UnsupportedFeatureError
+from alloc.formulation import ArrayModel
+from alloc.model_builder import ModelBuilder
 from alloc.packing import HostPool
 from alloc.resources import Amounts, amounts_of, on_axis
 from alloc.solving.gang.choosing import choose_hosts
@@ -29,8 +32,7 @@ from alloc.units import MILLI
 from alloc.workload import Configuration, Job, PlacementRules, TaskGroup
 
 _SECONDS = 10.0
-_INFEASIBLE = 2
-"""Status of scipy's answer."""
+"""A command that answers a person: the program is of a few groups, and takes milliseconds."""
 REQUIREMENTS = (
     "affinity",
     "spread",
@@ -286,9 +288,6 @@ def hold_together(
     SolverError
         If neither is found in ten seconds.
     """
-    from scipy.optimize import Bounds, LinearConstraint, OptimizeResult, milp
-    from scipy.sparse import csr_array
-
     groups = question.configuration.tasks
     if any(group.shares_gpu or group.mig_profile for group in groups):
         raise UnsupportedFeatureError(
@@ -298,66 +297,48 @@ def hold_together(
     found = _one_by_one(question, hosts, drop)
     if found is not None:
         return found
-    room = np.array([question.hosts_room(group, drop)[hosts] for group in groups])
-    rows: list[tuple[dict[int, float], float, float]] = []
-    width = len(hosts)
-    columns = len(groups) * width
-    for g, group in enumerate(groups):
-        rows.append(
-            (dict.fromkeys(range(g * width, (g + 1) * width), 1.0), group.count, group.count)
-        )
-    demand = _demand(question, drop)
-    free = question.pool_without(drop).free[hosts]
-    for k in range(width):
-        for r in range(free.shape[1]):
-            row = {g * width + k: float(d) for g, d in enumerate(demand[:, r]) if d}
-            if row:
-                rows.append((row, -np.inf, float(free[k, r])))
-    ruled = [g for g, group in enumerate(groups) if group in question.configuration.ruled_groups]
-    rules = question.rules(drop)
-    for cut in rules.slices:
-        if cut.level != HOST:
-            outside = question.tree.topology.domain_of_host[cut.level][hosts] < 0
-            room[np.ix_(np.array(ruled), np.flatnonzero(outside))] = 0
-    upper = [float(n) for n in room.ravel()]
-    for spread in rules.spread:
-        for members in _domains(question, spread.level, hosts):
-            row = {g * width + k: 1.0 for g in ruled for k in members}
-            rows.append((row, -np.inf, float(spread.most)))
-    for cut in rules.slices:
-        for members in _domains(question, cut.level, hosts):
-            for g in ruled:
-                row = {g * width + k: 1.0 for k in members}
-                row[columns] = -float(cut.size)
-                rows.append((row, 0.0, 0.0))
-                upper.append(float(groups[g].count // cut.size))
-                columns += 1
-    entries = [(i, c, v) for i, (row, _, _) in enumerate(rows) for c, v in row.items()]
-    i, c, v = zip(*entries, strict=True)
-    matrix = csr_array((v, (i, c)), shape=(len(rows), columns))
-
-    def asked(*, presolve: bool) -> OptimizeResult:
-        return milp(
-            np.zeros(columns),
-            constraints=LinearConstraint(matrix, [r[1] for r in rows], [r[2] for r in rows]),
-            bounds=Bounds(0, upper),
-            integrality=np.ones(columns),
-            options={"time_limit": _SECONDS, "presolve": presolve},
-        )
-
-    answer = asked(presolve=True)
-    if answer.status == _INFEASIBLE:
-        # Presolve alone has refused programs that have a solution; see `alloc.backends.highs`.
-        answer = asked(presolve=False)
-        if answer.x is None:
-            return None
-    if answer.x is None:
+    raw = highs.solve(_together(question, hosts, drop), SolverOptions(_SECONDS))
+    if raw.status == "infeasible":
+        return None
+    if raw.values is None:
         raise SolverError(
             f'job "{question.job.id}": whether its task groups fit together is not decided in '
             f"{_SECONDS:g} s; give it fewer hosts to choose from."
         )
-    tasks = np.rint(answer.x[: len(groups) * width]).astype(int).reshape(len(groups), width)
+    counts = raw.values[: len(groups) * len(hosts)].reshape(len(groups), -1)
+    tasks = np.rint(counts).astype(int)
     return [(int(g), int(hosts[k]), int(tasks[g, k])) for g, k in np.argwhere(tasks)]
+
+
+def _together(question: GangFeasibility, hosts: Counts, drop: frozenset[str]) -> ArrayModel:
+    """Return the program of a gang's task groups on some hosts: (C1) to (C4) above."""
+    groups, rules = question.configuration.tasks, question.rules(drop)
+    room = np.array([question.hosts_room(group, drop)[hosts] for group in groups])
+    ruled = [g for g, group in enumerate(groups) if group in question.configuration.ruled_groups]
+    for cut in rules.slices:
+        if cut.level != HOST:
+            outside = question.tree.topology.domain_of_host[cut.level][hosts] < 0
+            room[np.ix_(np.array(ruled), np.flatnonzero(outside))] = 0
+    model = ModelBuilder("C1_whole", "C2_capacity", "C3_slices", "C4_spread")
+    tasks = model.columns(room.shape, upper=room)
+    for g, group in enumerate(groups):
+        model.row("C1_whole", [(tasks[g], 1.0)], group.count, group.count)
+    free = question.pool_without(drop).free[hosts]
+    for r, demand in enumerate(_demand(question, drop).T):
+        if demand.any():
+            on = np.arange(len(hosts))
+            terms = [(on, tasks[g], demand[g]) for g in np.flatnonzero(demand)]
+            model.rows("C2_capacity", len(hosts), terms, upper=free[:, r])
+    for cut in rules.slices:
+        for members in _domains(question, cut.level, hosts):
+            for g in ruled:
+                slices = model.columns(1, upper=groups[g].count // cut.size)
+                terms_of_slice = [(tasks[g, members], 1.0), (slices, -float(cut.size))]
+                model.row("C3_slices", terms_of_slice, 0.0, 0.0)
+    for spread in rules.spread:
+        for members in _domains(question, spread.level, hosts):
+            model.row("C4_spread", [(tasks[g, members], 1.0) for g in ruled], upper=spread.most)
+    return model.model("min")
 
 
 def _one_by_one(
