@@ -62,7 +62,7 @@ class RowValue(nn.Module):
         return cast(Tensor, self.answer(self.embed(seen).mean(1)))
 
 
-def make_networks(spec: FeatureSpec, seed: int) -> tuple[nn.Module, nn.Module]:
+def _make_networks(spec: FeatureSpec, seed: int) -> tuple[nn.Module, nn.Module]:
     """Return actor and critic for a spec; equal seeds give equal weights."""
     shape, actions = spec.inputs[0].shape, spec.outputs[0].shape[-1]
     features = int(shape[-1])
@@ -103,7 +103,7 @@ class PairTraining(Trainer):
         self, spec: FeatureSpec, *, rate: float, updates: int, every: int, seed: int
     ) -> None:
         self.spec = spec
-        self.actor, self.critic = make_networks(spec, seed)
+        self.actor, self.critic = _make_networks(spec, seed)
         super().__init__(self.actor, updates, seed)
         self._optimiser = torch.optim.Adam(
             [*self.actor.parameters(), *self.critic.parameters()], lr=rate

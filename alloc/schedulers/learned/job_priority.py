@@ -18,6 +18,7 @@ from alloc.schedulers.learned.feature_spec import KindParameters, TensorSpec
 from alloc.schedulers.learned.kinds import Network
 from alloc.schedulers.policy import Policy, serve
 from alloc.schedulers.state import ClusterState, Decision, JobView, Knowledge
+from alloc.units import HOUR_S
 from alloc.workload import Configuration
 
 FEATURES = (
@@ -34,8 +35,6 @@ FEATURES = (
 work over all work, 0 to 1; GPU time received in GPU hours; 1 if it has something, else 0;
 importance; share of the cluster's dominant resource that its smallest and its fastest
 configuration take, 0 to 1."""
-
-_HOUR_S = 3600.0
 
 
 class JobPriorityParameters(KindParameters):
@@ -121,10 +120,10 @@ def job_features(
         rate, least, most = seen[key]
         work, left = view.work or 1.0, view.work_left or 0.0
         rows[k] = (
-            (state.now_s - view.arrival_s) / _HOUR_S / time_scale_h,
-            (left / rate if rate > 0 else 0.0) / _HOUR_S / time_scale_h,
+            (state.now_s - view.arrival_s) / HOUR_S / time_scale_h,
+            (left / rate if rate > 0 else 0.0) / HOUR_S / time_scale_h,
             left / work,
-            view.attained_gpu_s / _HOUR_S / time_scale_h,
+            view.attained_gpu_s / HOUR_S / time_scale_h,
             view.current is not None,
             view.weight,
             least,

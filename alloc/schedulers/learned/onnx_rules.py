@@ -56,7 +56,7 @@ def check_model(model: ModelProto, spec: FeatureSpec, where: str) -> int:
     InstanceError
         If a rule is broken, in one sentence.
     """
-    opset = check_graph(model, where)
+    opset = _check_graph(model, where)
     graph = model.graph
     weights = {tensor.name for tensor in graph.initializer}
     inputs = [value for value in graph.input if value.name not in weights]
@@ -65,7 +65,7 @@ def check_model(model: ModelProto, spec: FeatureSpec, where: str) -> int:
     return opset
 
 
-def check_graph(model: ModelProto, where: str) -> int:
+def _check_graph(model: ModelProto, where: str) -> int:
     """Hold an ONNX model to the rules that need no spec; return its operator set.
 
     Raises

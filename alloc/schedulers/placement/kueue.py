@@ -123,7 +123,7 @@ def best_fit(room: Counts, domains: Counts, count: int) -> Share | None:
     return share
 
 
-def least_free(room: Counts, domains: Counts, count: int) -> Share | None:
+def _least_free(room: Counts, domains: Counts, count: int) -> Share | None:
     """Deal tasks out to the domains with the least room first."""
     share: Share = {}
     for d in sorted(domains.tolist(), key=lambda d: (int(room[d]), d)):
@@ -210,13 +210,13 @@ class KueueBestFit(PlacementPolicy):
         rules, last = request.rules, len(tree.levels) - 1
         preferred = rules.preferred
         if preferred is None and not (request.required or rules.slices or rules.spread):
-            return least_free(tree.room[last], np.arange(len(tree.room[last])), count)
+            return _least_free(tree.room[last], np.arange(len(tree.room[last])), count)
         k = 0 if preferred is None else tree.levels.index(preferred)
         while k > 0 and not (tree.room[k] >= count).any():
             k -= 1
-        return self.fill_down(tree, k, best_fit(tree.room[k], np.arange(len(tree.room[k])), count))
+        return self._fill_down(tree, k, best_fit(tree.room[k], np.arange(len(tree.room[k])), count))
 
-    def fill_down(self, tree: Tree, k: int, share: Share | None) -> Share | None:
+    def _fill_down(self, tree: Tree, k: int, share: Share | None) -> Share | None:
         """Return how many tasks each host gets, from the tasks of domains of level k."""
         while share is not None and k < len(tree.levels) - 1:
             room = tree.room[k + 1]
@@ -301,7 +301,7 @@ class KueueBalanced(KueueBestFit):
         if chosen is None or count < len(chosen) * threshold:
             return None
         share = _level_out(tree.room[finer], kept[chosen], count, threshold, unit)
-        return self.fill_down(tree, finer, share)
+        return self._fill_down(tree, finer, share)
 
     def _families(self, tree: Tree, k: int) -> Iterator[Counts]:
         """Yield the domains of level k that lie in one domain further out."""
