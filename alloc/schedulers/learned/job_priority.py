@@ -78,7 +78,19 @@ class JobPriorityKind:
         name: str,
         sample: bool = False,
     ) -> JobPriorityDecider:
-        """Return what decides with a network."""
+        """Return what decides with a network.
+
+        Parameters
+        ----------
+        network
+            Answers with the priorities.
+        parameters
+            The parameters of the policy's spec.
+        name
+            Name of the policy, for messages.
+        sample
+            Without effect: priorities are not drawn.
+        """
         return JobPriorityDecider(network, parameters, name)
 
 
@@ -108,7 +120,17 @@ class JobPriorityDecider(Policy):
 def job_features(
     views: Sequence[JobView], state: ClusterState, time_scale_h: float = 1.0
 ) -> npt.NDArray[np.float32]:
-    """Return one row of `FEATURES` for each job, shape (jobs, features)."""
+    """Return one row of `FEATURES` for each job, shape (jobs, features).
+
+    Parameters
+    ----------
+    views
+        The jobs.
+    state
+        The time, and the cluster that demands are shares of.
+    time_scale_h
+        Hours that times are divided by, above 0.
+    """
     capacity = state.topology.totals[:3]
     seen: dict[int, tuple[float, float, float]] = {}
     rows = np.empty((len(views), len(FEATURES)), dtype=np.float32)
@@ -142,6 +164,14 @@ def _extent(
 
 
 def dominant_share(demand: Sequence[int], capacity: Sequence[int] | npt.NDArray[Any]) -> float:
-    """Return the largest share that a demand takes of any resource, as far as both are given."""
+    """Return the largest share that a demand takes of any resource, as far as both are given.
+
+    Parameters
+    ----------
+    demand
+        What is asked for of each resource, 0 or more.
+    capacity
+        What there is of each, in the same units; resources with 0 are left out.
+    """
     shares = (need / float(have) for need, have in zip(demand, capacity, strict=False) if have)
     return max(shares, default=0.0)

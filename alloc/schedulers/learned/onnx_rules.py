@@ -51,6 +51,15 @@ _RANDOM = frozenset(
 def check_model(model: ModelProto, spec: FeatureSpec, where: str) -> int:
     """Hold an ONNX model to the rules and to its spec; return its operator set.
 
+    Parameters
+    ----------
+    model
+        The model as it was read; nothing of it has run.
+    spec
+        The tensors that it must take and give.
+    where
+        Name of its file, for the message.
+
     Raises
     ------
     InstanceError

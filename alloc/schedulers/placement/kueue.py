@@ -48,7 +48,19 @@ class Tree:
 
     @staticmethod
     def of(free: FreeHosts, group: TaskGroup, request: Request, hosts: Mask | None = None) -> Tree:
-        """Count how many tasks of a group fit where, with slices and limits on the spread."""
+        """Count how many tasks of a group fit where, with slices and limits on the spread.
+
+        Parameters
+        ----------
+        free
+            What is free on each host.
+        group
+            The tasks.
+        request
+            The gang that they are of, with its rules.
+        hosts
+            The hosts that may be used, shape (hosts,); None: all.
+        """
         levels = (*free.topology.levels, HOST)
         ruled = group in request.configuration.ruled_groups
         slices = {cut.level: cut.size for cut in request.rules.slices} if ruled else {}
@@ -76,7 +88,15 @@ class Tree:
         return Tree(levels, tuple(domain), tuple(rooms), tuple(units), cut)
 
     def children(self, k: int, domains: Iterable[int]) -> Counts:
-        """Return the domains of level k + 1 inside domains of level k, in order."""
+        """Return the domains of level k + 1 inside domains of level k, in order.
+
+        Parameters
+        ----------
+        k
+            Position of a level that is not the last.
+        domains
+            Numbers of domains of that level.
+        """
         parents = _parents(self.domain[k], self.domain[k + 1])
         return np.flatnonzero(np.isin(parents, list(domains)))
 
