@@ -10,6 +10,7 @@ from alloc.learning.training import State, Trainer, single_thread
 from alloc.schedulers.learned.feature_spec import FeatureSpec
 
 WIDTH = 64
+"""Units of each layer, as in the experiments of PPO (Schulman et al., 2017, section 6.1)."""
 LARGEST_GRADIENT = 0.5
 """Norm that the gradients of actor and critic are cut off at, each by itself."""
 
@@ -167,10 +168,28 @@ class PairTraining(Trainer):
 
 
 def clipped_gain(ratio: Tensor, advantage: Tensor, clip: float) -> Tensor:
-    """Return the clipped gain of choices by their ratios of probabilities (PPO, equation 7)."""
+    """Return the clipped gain of choices by their ratios of probabilities (PPO, equation 7).
+
+    Parameters
+    ----------
+    ratio
+        Probability of each choice now over that when it was drawn, above 0, shape (samples,).
+    advantage
+        How much better than expected each turned out, shape (samples,).
+    clip
+        How far from 1 a ratio counts, above 0 and below 1.
+    """
     return torch.minimum(ratio * advantage, ratio.clamp(1 - clip, 1 + clip) * advantage).mean()
 
 
 def entropy(log_p: Tensor, mask: Tensor) -> Tensor:
-    """Return the mean entropy of choices among allowed actions, nats."""
+    """Return the mean entropy of choices among allowed actions, nats.
+
+    Parameters
+    ----------
+    log_p
+        Logarithm of the probability of each action, shape (samples, actions).
+    mask
+        Whether an action is allowed, of the same shape.
+    """
     return -(log_p.exp() * log_p.masked_fill(~mask, 0.0)).sum(1).mean()

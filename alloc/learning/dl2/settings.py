@@ -298,6 +298,13 @@ def changed(settings: DL2Settings, changes: Mapping[str, Any]) -> DL2Settings:
 
     Plain JSON values will do.
 
+    Parameters
+    ----------
+    settings
+        What the others are taken from.
+    changes
+        New values by name of the field.
+
     Raises
     ------
     InstanceError
