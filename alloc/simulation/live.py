@@ -103,9 +103,6 @@ class LiveJob:
     ) -> None:
         """Start a run.
 
-        It waits some seconds for GPUs that move to it; beside others that share its GPUs it has a
-        fraction of its rate.
-
         Parameters
         ----------
         assignment

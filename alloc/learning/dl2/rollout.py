@@ -79,14 +79,12 @@ class Collector:
     def play_slot(self, forward: Forward, rng: np.random.Generator, update: int) -> SlotSamples:
         """Play one slot of a policy, after so many updates of reinforcement learning.
 
-        The generator draws the actions and the coins of exploration.
-
         Parameters
         ----------
         forward
             The policy: logits of an observation.
         rng
-            Draws actions and exploration.
+            Draws the actions and the coins of exploration.
         update
             Updates made so far, 0 or more.
         """
@@ -184,8 +182,6 @@ class Player:
     ) -> list[float]:
         """Return the mean completion time of a policy on each of some traces, slots.
 
-        The generator draws the actions; None takes the likeliest.
-
         Parameters
         ----------
         forward
@@ -193,7 +189,7 @@ class Player:
         instances
             The traces, at most as many as the player was made for.
         rng
-            Draws the actions, or None.
+            Draws the actions; None takes the likeliest.
         """
         count = len(instances)
         episodes = self._episodes[:count]

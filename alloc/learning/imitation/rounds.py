@@ -54,7 +54,7 @@ class LabelledRound:
 def label(
     round_: JobSetRound, choice: npt.NDArray[np.float64], prices: npt.NDArray[np.float64]
 ) -> LabelledRound:
-    """Return a round with its label, `choice` and `prices` as in `LabelledRound`.
+    """Return a round with its label.
 
     Parameters
     ----------

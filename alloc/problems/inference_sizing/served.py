@@ -228,7 +228,7 @@ def require_unique(names: Iterable[str], where: str, noun: str) -> None:
     names
         Names that must differ.
     where, noun
-        What has the names, and what bears them, for the message.
+        Who has the names, and what they are names of, for the message.
     """
     twice = [name for name, count in Counter(names).items() if count > 1]
     if twice:

@@ -173,8 +173,6 @@ def features(
 def slots_at(left: Array, rate: Array, slot_s: float) -> npt.NDArray[np.float32]:
     """Return the feature ``slots_at_best``: log of the slots that work takes at a rate.
 
-    Remaining work in work units and rates above 0 a second, shape (jobs,); the slot in seconds.
-
     Parameters
     ----------
     left

@@ -154,9 +154,6 @@ def choose(
 ) -> int:
     """Return the allowed action with the largest logit, or one drawn from their softmax.
 
-    Logits are unnormalised log-probabilities, and the mask allows at least one action. With a
-    generator an action is drawn; without one the largest is taken, ties to the first.
-
     Parameters
     ----------
     logits
@@ -164,7 +161,7 @@ def choose(
     mask
         Whether an action is allowed, shape (actions,); at least one is.
     rng
-        Draws the action; None takes the largest logit.
+        Draws the action; None takes the largest logit, of equals the first.
     """
     allowed = np.where(mask, logits.astype(np.float64), -np.inf)
     if rng is None:

@@ -71,15 +71,12 @@ class StepTable:
 def step_table(ladder: TaskLadder, totals: tuple[int, ...], max_tasks: int) -> StepTable:
     """Return the step table of a ladder.
 
-    Dominant shares are of `totals`, the capacity of the cluster; a job has at most `max_tasks`
-    workers, and at most as many PSs.
-
     Parameters
     ----------
     ladder
         Configurations by workers and PSs.
     totals
-        Capacity of the cluster, in the order of its resources.
+        Capacity of the cluster, in the order of its resources: dominant shares are of it.
     max_tasks
         Largest number of workers, and of PSs, 1 or more.
     """

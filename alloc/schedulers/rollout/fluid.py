@@ -93,8 +93,6 @@ class Courses:
     def share(self, kinds: Kinds, of: Index, cell: Index) -> Array:
         """Return the mean share taken in each cell on some courses, shape (n, K, R).
 
-        The courses are those of the classes `of` to the end of the cells `cell`, shape (n,) each.
-
         Parameters
         ----------
         of
@@ -184,9 +182,6 @@ class FluidPrices:
 
 def follow(kinds: Kinds, prices: Array, lengths: Array) -> Courses:
     """Return the course of each class to a completion at the end of each cell.
-
-    Prices are those of the whole of each resource in each cell, per second, shape (K, R), and
-    lengths those of the cells, seconds.
 
     Parameters
     ----------
