@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 
 _PR_SET_PDEATHSIG = 1
+"""The number of this request in ``linux/prctl.h``: Python has no name for it."""
 _RESERVED_MIB = 1024
 """Address space beyond a limit of memory: what allocators and threads reserve and never use."""
 _SOFT = 0.9

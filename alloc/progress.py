@@ -135,7 +135,15 @@ def follow(
 
 
 def progress_of(instance: Instance, schedule: Schedule) -> dict[str, Progress]:
-    """Return what the runs of every job of an instance unfolded achieve, so also of each stage."""
+    """Return what the runs of every job of an instance unfolded achieve, so also of each stage.
+
+    Parameters
+    ----------
+    instance
+        The jobs, what they run in now, and when hosts are down.
+    schedule
+        Runs of its jobs, or of their stages.
+    """
     running = {assignment.job: assignment for assignment in instance.running}
     if instance.interference:
         slowed = pieces(instance.unfolded, schedule.runs)
@@ -194,7 +202,17 @@ def completions(
 def ends_of_parts(
     instance: Instance, schedule: Schedule, columns: RunColumns | None = None
 ) -> Mapping[str, float | None]:
-    """Return the completion of every job of an instance unfolded, so also of each stage."""
+    """Return the completion of every job of an instance unfolded, so also of each stage.
+
+    Parameters
+    ----------
+    instance
+        The jobs, what they run in now, and when hosts are down.
+    schedule
+        Runs of its jobs, or of their stages.
+    columns
+        The runs as arrays, if they are known already.
+    """
     if instance.move_s or instance.interference:
         # Runs that wait for each other's GPUs, or slow each other down, are followed one by one.
         followed = progress_of(instance, schedule)

@@ -155,12 +155,28 @@ def amounts_of(given: Mapping[str, int], where: str = "resources") -> Amounts:
 
 
 def on_axis(amounts: Mapping[str, int], names: Iterable[str]) -> Amounts:
-    """Return amounts with zeros for more names."""
+    """Return amounts with zeros for more names.
+
+    Parameters
+    ----------
+    amounts
+        Amounts by name, 0 or more.
+    names
+        Names to add; those that are there already stay as they are.
+    """
     return Amounts(amounts, (*amounts_of(amounts).names, *names))
 
 
 def format_amount(resource: str, amount: float) -> str:
-    """Return an amount of a resource in words: ``8 GPU``, ``512 MiB``, ``3 licence_x``."""
+    """Return an amount of a resource in words: ``8 GPU``, ``512 MiB``, ``3 licence_x``.
+
+    Parameters
+    ----------
+    resource
+        One of `alloc.units.RESOURCES`, or a name of the cluster's own.
+    amount
+        In the unit of the resource: milli-GPU, milli-cores, MiB, or its own.
+    """
     if resource in ("gpu_milli", "cpu_milli"):
         return f"{amount / MILLI:g} {'GPU' if resource == 'gpu_milli' else 'CPU'}"
     return f"{amount:g} {'MiB' if resource == 'memory_mib' else resource}"

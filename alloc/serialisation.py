@@ -49,7 +49,15 @@ _table_makers: list[Callable[[], Any]] = []
 def answer_with(
     format_of_type: Callable[[Any], DocumentFormat[Any]], tables: Callable[[], Any]
 ) -> None:
-    """Let functions answer `document_format` and `table_maker` from now on."""
+    """Let functions answer `document_format` and `table_maker` from now on.
+
+    Parameters
+    ----------
+    format_of_type
+        Gives the document format of a type.
+    tables
+        Gives the module that makes tables of values.
+    """
     _answers[:] = [format_of_type]
     _table_makers[:] = [tables]
 

@@ -2,6 +2,13 @@
 
 Time is in seconds (``_s``), memory in MiB (``_mib``), CPU in milli-cores (``_milli``), GPU shares
 in milli-GPU (1,000 = one whole GPU), bandwidth in GB/s, money and energy with the unit in the name.
+
+Parameters
+----------
+value
+    The number to be checked.
+where, field
+    Whose number it is and what it is called, for the message.
 """
 
 from __future__ import annotations
@@ -13,6 +20,9 @@ from alloc.errors import InstanceError
 
 MILLI = 1000
 """Milli-units in one CPU core or one GPU."""
+
+HOUR_S = 3600.0
+"""Seconds in one hour."""
 
 GB_PER_MIB = 1024**2 / 10**9
 """GB (as links count) in one MiB (as memory counts)."""
@@ -92,7 +102,13 @@ def require_slot_length(value: float, where: str, field: str) -> None:
 
 
 def require_count(value: int, where: str, field: str, least: int = 0) -> None:
-    """Refuse counts below `least` and beyond a million."""
+    """Refuse counts below `least` and beyond a million.
+
+    Parameters
+    ----------
+    least
+        Smallest count that is right.
+    """
     _require_immutable(value, where, field)
     if not value >= least:
         raise InstanceError(f"{where}: {field} is {value}; it must be {least} or more.")

@@ -8,7 +8,15 @@ from typing import Any
 
 
 def lazy_names(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
-    """Return the ``__getattr__`` of a package, by the module that each name is at home in."""
+    """Return the ``__getattr__`` of a package, by the module that each name is at home in.
+
+    Parameters
+    ----------
+    package
+        Name of the package.
+    homes
+        Module of each name, below the package.
+    """
 
     def load(name: str) -> Any:
         if name in homes:

@@ -79,7 +79,17 @@ class Curve:
     points: list[Measurement] = field(default_factory=list)
 
     def add(self, step: int, stage: str, **values: float) -> None:
-        """Add a point."""
+        """Add a point.
+
+        Parameters
+        ----------
+        step
+            Step of the training, 0 or more, not below the last.
+        stage
+            Part of the training that the step is of.
+        **values
+            What was measured, by name.
+        """
         plain = {name: float(value) for name, value in values.items()}
         self.points.append(Measurement(step, stage, plain))
 
@@ -349,6 +359,13 @@ def save_checkpoint(path: str | PathLike[str], state: State) -> None:
     """Write a checkpoint as a whole: until the last byte is on disk, the old one stays.
 
     The file begins with the SHA-256 of what follows.
+
+    Parameters
+    ----------
+    path
+        The file; one that is there is replaced.
+    state
+        Tensors and plain values, nested in dictionaries and lists.
 
     Raises
     ------

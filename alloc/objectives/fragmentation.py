@@ -1,4 +1,12 @@
-"""Objectives of what is left free: fragments, and the largest gang that still fits."""
+"""Objectives of what is left free: fragments, and the largest gang that still fits.
+
+Parameters
+----------
+instance
+    The cluster, and the jobs whose tasks may come next.
+allocation
+    Who runs on which hosts in the coming slot.
+"""
 
 from __future__ import annotations
 

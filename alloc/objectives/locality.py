@@ -1,4 +1,12 @@
-"""Objectives of locality: domains that gangs span, and the bandwidth between their GPUs."""
+"""Objectives of locality: domains that gangs span, and the bandwidth between their GPUs.
+
+Parameters
+----------
+instance
+    The jobs, and the cluster with its levels and links.
+allocation
+    Who runs on which hosts in the coming slot.
+"""
 
 from __future__ import annotations
 
@@ -24,6 +32,11 @@ def levels_counted(instance: Instance, job: Job) -> tuple[str, ...]:
 
     Its preferred level; without one, every level of the topology and the hosts, so that a gang
     wants few pods, then few racks, then few hosts.
+
+    Parameters
+    ----------
+    job
+        A job of the instance.
     """
     if job.placement.preferred is not None:
         return (job.placement.preferred,)
@@ -34,6 +47,11 @@ def places(instance: Instance, level: str) -> Counts:
     """Return a number of the domain of each host at a level, shape (hosts,).
 
     Hosts outside every domain of the level are domains by themselves.
+
+    Parameters
+    ----------
+    level
+        A level of the topology, or ``"host"``.
     """
     domain = instance.topology.domain_of_host[level]
     own = max(len(instance.topology.domains), 1) + np.arange(len(domain))

@@ -153,6 +153,13 @@ def moved_tasks_by_role(instance: Instance, allocation: Allocation) -> dict[str,
 
     Tasks of a role are alike: it is the sum over hosts of those that a host has less of. A job
     that is stopped moves all its tasks.
+
+    Parameters
+    ----------
+    instance
+        The jobs, and in `running` where they stand now.
+    allocation
+        Where they stand in the coming slot.
     """
     now = {a.job: a for a in allocation.assignments}
     return {before.job: _left(before, now.get(before.job)) for before in instance.running}

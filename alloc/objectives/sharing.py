@@ -18,6 +18,13 @@ def gpu_layouts(
     """Return the MIG instances that tasks hold, by host and position of the GPU.
 
     Tasks without GPU and start are left out: the checker speaks of them.
+
+    Parameters
+    ----------
+    instance
+        The jobs that the assignments name.
+    assignments
+        Tasks on hosts; those with MIG profiles name a GPU and a start each.
     """
     found: dict[tuple[str, int], list[tuple[int, str]]] = {}
     for a in assignments:
@@ -38,7 +45,17 @@ def gpu_layouts(
 
 
 def keeps(gpu_type: str, before: Layout, after: Iterable[tuple[str, int]]) -> bool:
-    """Return whether instances can be made beside those that a GPU has, so that it runs on."""
+    """Return whether instances can be made beside those that a GPU has, so that it runs on.
+
+    Parameters
+    ----------
+    gpu_type
+        A type with MIG.
+    before
+        What the GPU is cut into now: profile and start of each instance.
+    after
+        What is wanted on it, in the same form.
+    """
     return is_layout(gpu_type, tuple(dict.fromkeys((*before, *after))))
 
 
@@ -57,7 +74,15 @@ def _whole_gpus(instance: Instance, a: Assignment) -> dict[str, int]:
 
 
 def gpus_in_use(instance: Instance, allocation: Allocation) -> int:
-    """Return the GPUs on which a task holds the whole, a share or a MIG slice."""
+    """Return the GPUs on which a task holds the whole, a share or a MIG slice.
+
+    Parameters
+    ----------
+    instance
+        The jobs that the allocation names.
+    allocation
+        Who runs on which GPUs in the coming slot.
+    """
     whole = sum(sum(_whole_gpus(instance, a).values()) for a in allocation.assignments)
     return len(_named(allocation)) + whole
 

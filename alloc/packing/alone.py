@@ -4,6 +4,13 @@ Totals and single tasks do not decide it: a worker and a parameter server may ea
 both fit the sums, yet need the same host. The search goes host by host and keeps, after each, the
 sets of tasks left over that no other set is smaller than. The GPUs of a host that tasks share are
 filled in the same way.
+
+Parameters
+----------
+topology
+    The cluster, all of it free.
+configuration
+    Task groups of the gang, with what each task asks for.
 """
 
 from __future__ import annotations
@@ -317,7 +324,15 @@ class HostContents:
         return self._on_gpus[shares]
 
     def tasks(self, host: str, counts: Counts) -> Iterator[TaskPlacement]:
-        """Yield the placements of so many tasks of each group on a host of this type."""
+        """Yield the placements of so many tasks of each group on a host of this type.
+
+        Parameters
+        ----------
+        host
+            Id of the host.
+        counts
+            Tasks of each of the groups, 0 or more, in the order of the groups.
+        """
         positions = self.positions(counts)
         for i, (count, group) in enumerate(zip(counts, self.groups, strict=True)):
             if count:

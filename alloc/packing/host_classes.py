@@ -266,7 +266,15 @@ class HostClasses:
         return tuple(stands)
 
     def release(self, gang: Gang, placed: Placed) -> None:
-        """Give back the capacity of a placed gang."""
+        """Give back the capacity of a placed gang.
+
+        Parameters
+        ----------
+        gang
+            The gang, as it was given to `place`.
+        placed
+            Where `place` put it.
+        """
         self.free_gpu += gang[0]
         if len(placed) > 1:
             self._give_back(placed)

@@ -139,15 +139,39 @@ class HostPool:
         return all(configuration.demand[r] <= self.free[0, r] for r in self._cluster)
 
     def take(self, configuration: Configuration, tasks: Iterable[TaskPlacement]) -> None:
-        """Take the capacity of tasks already placed."""
+        """Take the capacity of tasks already placed.
+
+        Parameters
+        ----------
+        configuration
+            What each task asks for, by its role.
+        tasks
+            Where they stand; whether there is room is not looked at.
+        """
         self._add(configuration, tasks, -1)
 
     def release(self, configuration: Configuration, tasks: Iterable[TaskPlacement]) -> None:
-        """Give back the capacity of placed tasks."""
+        """Give back the capacity of placed tasks.
+
+        Parameters
+        ----------
+        configuration
+            What each task asks for, by its role.
+        tasks
+            Placements that were taken before.
+        """
         self._add(configuration, tasks, +1)
 
     def fits(self, configuration: Configuration, tasks: Iterable[TaskPlacement]) -> bool:
-        """Return whether tasks fit, as they are placed, on the hosts they name."""
+        """Return whether tasks fit, as they are placed, on the hosts they name.
+
+        Parameters
+        ----------
+        configuration
+            What each task asks for, by its role.
+        tasks
+            Where they would stand.
+        """
         tasks = tuple(tasks)
         self._add(configuration, tasks, -1)
         touched = [self.topology.host_index[task.host] for task in tasks]
@@ -178,10 +202,6 @@ class HostPool:
         groups = {group.role: group for group in configuration.tasks}
         for task in tasks:
             self._add_tasks(index[task.host], groups[task.role], task, sign)
-
-    def take_tasks(self, h: int, group: TaskGroup, task: TaskPlacement) -> None:
-        """Take the capacity of tasks of a group placed on the host at position `h`."""
-        self._add_tasks(h, group, task, -1)
 
     def _add_tasks(self, h: int, group: TaskGroup, task: TaskPlacement, sign: int) -> None:
         """Add the demand of tasks of a group on one host, `sign` times."""
@@ -279,7 +299,7 @@ class HostPool:
             for h, count in chosen:
                 gpus, starts = self._positions(h, group, count)
                 task = self.task(h, group.role, count, gpus, starts)
-                self.take_tasks(h, group, task)
+                self._add_tasks(h, group, task, -1)
                 placed.append(task)
         return tuple(placed)
 
@@ -305,7 +325,21 @@ class HostPool:
         gpus: tuple[int, ...] = (),
         starts: tuple[int, ...] = (),
     ) -> TaskPlacement:
-        """Return the placement of tasks; equal ones are one object, as there are so many."""
+        """Return the placement of tasks; equal ones are one object, as there are so many.
+
+        Parameters
+        ----------
+        h
+            Position of the host in the topology.
+        role
+            Role of the tasks.
+        count
+            Tasks on the host, 1 or more.
+        gpus
+            Position on the host of the GPU of each task, if it shares one.
+        starts
+            First memory slice of each task's MIG instance, if it has one.
+        """
         key = (h, role, count, gpus, starts)
         task = self.known_tasks.get(key)
         if task is None:
@@ -351,7 +385,17 @@ class HostPool:
         return tasks_on_gpu(self.topology.gpu_types[h], group, left, used)
 
     def share_gpus(self, h: int, group: TaskGroup, count: int) -> tuple[int, ...]:
-        """Choose a GPU for each of `count` sharing tasks on host h: the fullest that has room."""
+        """Choose a GPU for each of `count` sharing tasks on host h: the fullest that has room.
+
+        Parameters
+        ----------
+        h
+            Position of the host in the topology.
+        group
+            Tasks with less than one GPU each.
+        count
+            How many of them, at most as many as the host has room for.
+        """
         shared = dict(self.open_gpus.get(h, {}))
         room = {g: self._on_gpu(h, g, group, left) for g, left in shared.items()}
         unused = iter(self._unused(h))

@@ -86,7 +86,15 @@ class Knowledge:
     held: bool = False
 
     def correct(self, pool: Pool, required: float) -> None:
-        """Note what a pool was seen to require beyond its load, over what the formula says."""
+        """Note what a pool was seen to require beyond its load, over what the formula says.
+
+        Parameters
+        ----------
+        pool
+            The pool.
+        required
+            A ratio, as `alloc.planning.capacity.ratio` returns it, 0 or more.
+        """
         before = 0.0 if self.held else self.corrections.get(pool, 0.0)
         self.corrections[pool] = max(required, before)
 
@@ -313,7 +321,15 @@ def _by_band(
 
 
 def is_enough(knowledge: Knowledge, every: Iterable[Operation]) -> bool:
-    """Return whether every pool of a plan has what it requires, as far as known."""
+    """Return whether every pool of a plan has what it requires, as far as known.
+
+    Parameters
+    ----------
+    knowledge
+        What the replays have shown so far.
+    every
+        The pools of a plan in all regimes.
+    """
     return not any(
         operation.has_goal and knowledge.missing(operation) > _NOTHING for operation in every
     )

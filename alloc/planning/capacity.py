@@ -6,6 +6,19 @@ load and a variance larger by ``z``, the mean gang weighted by load: its peakedn
 approximation [1]_ [2]_ takes R GPUs for ``R / z`` servers that ``load / z`` is offered to; Erlang's
 formula then says how long jobs wait [3]_. A pool also has to have the GPUs of its largest gang.
 
+Parameters
+----------
+operation
+    A pool in a regime: its hosts and what arrives.
+streams
+    What arrives at a pool.
+draw
+    Which draw of arrivals and run times, 0 or more.
+settings
+    How pools are replayed.
+gpus
+    GPUs of the pool, 0 or more.
+
 References
 ----------
 .. [1] A. A. Fredericks, "Congestion in blocking systems: a simple approximation technique", Bell
@@ -128,7 +141,13 @@ class PoolFormula:
 
 
 def formula_gpus(streams: Sequence[Stream], job_class: JobClass) -> float:
-    """Return what `PoolFormula` says of a class in a pool that streams arrive at."""
+    """Return what `PoolFormula` says of a class in a pool that streams arrive at.
+
+    Parameters
+    ----------
+    job_class
+        A class with a goal, one of those that arrive.
+    """
     return PoolFormula(streams).gpus(job_class)
 
 
@@ -146,7 +165,13 @@ def _waits(servers: int, offered: float, blocked: list[float]) -> float:
 
 
 def reserved_gpus(problem: PlanningProblem, operation: Operation) -> float:
-    """Return the GPUs that the model sets aside for the load of a pool, without any margin."""
+    """Return the GPUs that the model sets aside for the load of a pool, without any margin.
+
+    Parameters
+    ----------
+    problem
+        The problem; its margins by class count.
+    """
     factors = tightening_factors(problem)
     pool_gpus, pool = reference_gpus(problem), operation.pool
     total = 0.0
@@ -170,6 +195,13 @@ def corrected(streams: Sequence[Stream], formula: float, correction: float) -> f
     """Return the GPUs that a pool requires: what the formula says beyond the load is corrected.
 
     No correction makes a pool smaller than its largest gang.
+
+    Parameters
+    ----------
+    formula
+        GPUs that the formula says.
+    correction
+        What is required beyond the load, over what the formula says beyond it, 0 or more.
     """
     load = math.fsum(stream.load for stream in streams)
     return max(load + correction * (formula - load), *(float(stream.gpus) for stream in streams))
@@ -236,7 +268,13 @@ def ratio(operation: Operation, gpus: float) -> float:
 
 
 def ratio_above(operation: Operation, part: float) -> float:
-    """Return the ratio of a pool that requires more than its gangs can fill, by a part of a GPU."""
+    """Return the ratio of a pool that requires more than its gangs can fill, by a part of a GPU.
+
+    Parameters
+    ----------
+    part
+        GPUs more than gangs can fill, above 0.
+    """
     usable = usable_gpus(operation.streams, operation.gpus)
     return _ratio_of_usable(operation, usable + part)
 

@@ -410,6 +410,13 @@ class NewTeam:
 def apply_all(problem: PlanningProblem, changes: Sequence[Change]) -> PlanningProblem:
     """Return the problem with all the changes, one after the other.
 
+    Parameters
+    ----------
+    problem
+        The problem before.
+    changes
+        What is to be otherwise.
+
     Raises
     ------
     InstanceError

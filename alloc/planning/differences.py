@@ -228,6 +228,11 @@ def cost_change(before: Result[Plan], after: Result[Plan]) -> CostChange | None:
 
     An optimum lies between the proved bound and the cost found, so the difference of two optima
     lies between bound less cost and cost less bound.
+
+    Parameters
+    ----------
+    before, after
+        The cheapest plans of two problems.
     """
     old, new = before.certificate, after.certificate
     if old.objective is None or new.objective is None or old.bound is None or new.bound is None:

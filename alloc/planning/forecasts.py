@@ -13,6 +13,7 @@ from alloc.problems.right_sizing.demand import JobClass, Scenario
 from alloc.units import require_count, require_finite, require_non_negative, require_positive
 
 WEEKS_PER_QUARTER = 13
+"""Weeks of a quarter of `PlanningProblem.quarter_hours`, 2190 hours, in whole numbers."""
 
 Growth = float | Mapping[str, float]
 """Growth per quarter as a fraction, for all classes or for each by name (0 where not named)."""

@@ -27,10 +27,11 @@ from alloc.problems.right_sizing.series import HOURS_OF_WEEK, Series
 from alloc.units import MILLI, require_positive
 from alloc.workload import Job
 
+# Every day has 24 hours here: clocks are not put forward or back.
 HOUR_S = 3600.0
-DAY_S = 24 * HOUR_S
-WEEK_S = HOURS_OF_WEEK * HOUR_S
 HOURS_OF_DAY = 24
+DAY_S = HOURS_OF_DAY * HOUR_S
+WEEK_S = HOURS_OF_WEEK * HOUR_S
 _PROFILED = 10 * HOURS_OF_DAY
 """Jobs of a class from which on its own hours of the day say something: ten for each. The profile
 of a class with fewer is that of all jobs."""

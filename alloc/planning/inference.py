@@ -21,7 +21,9 @@ from alloc.solving.solver import solve_within
 PROBLEM_KIND = "inference_problem"
 REPORT_KIND = "inference_report"
 _MORE_REQUESTS = 0.1
+"""Part by which each model gets more requests, to see what that costs: the rest stays as it is."""
 _LEAST_REQUESTS = 100
+"""Requests of a simulation at least: the 99th percentile is that of one in a hundred."""
 _Turn = tuple[Result[InferencePlan], tuple[GoalCheck, ...], int, InferenceProblem]
 """A round: what was solved, what the simulation says of it, its number and its problem."""
 
@@ -218,7 +220,15 @@ def _busier(model: ServedModel, which: ServedModel) -> ServedModel:
 
 
 def assumptions(problem: InferenceProblem, replayed_requests: int) -> tuple[str, ...]:
-    """Return what a plan takes for granted, in sentences."""
+    """Return what a plan takes for granted, in sentences.
+
+    Parameters
+    ----------
+    problem
+        The problem that was solved.
+    replayed_requests
+        Requests of each simulation, or 0 if there was none.
+    """
     found = [
         "Requests of a period arrive at a steady rate, and every period is long against a request.",
         "Replicas batch continuously, prompts first; a batch is as slow as the slowest measured up "

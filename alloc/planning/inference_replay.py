@@ -20,7 +20,9 @@ from alloc.simulation.serving import Served, draw_requests, serve
 _STEPS = (0.98, 0.95, 0.9, 0.8, 0.6, 0.4, 0.2, 0.1, 0.01)
 """Shares of a rate to try, until the simulation keeps every goal at one."""
 _ACCURACY = 0.01
+"""Part of its rate to which the rate that a group keeps is searched; each halving simulates it."""
 _WARM_UP = 0.1
+"""Part of the requests that is not measured: the simulation begins with empty batches."""
 
 Report = Callable[[str], None]
 
@@ -95,7 +97,19 @@ class Replayer:
 def goal_checks(
     group: ReplicaGroup, state: Latencies, served: Served, rate_per_s: float
 ) -> list[GoalCheck]:
-    """Put the closed form beside a simulation, for every goal of a group."""
+    """Put the closed form beside a simulation, for every goal of a group.
+
+    Parameters
+    ----------
+    group
+        Replicas of a model in a period.
+    state
+        How they do at this rate by the closed form.
+    served
+        How they did in the simulation.
+    rate_per_s
+        Requests to the group, per second.
+    """
     found = []
     for kind, measure, predicted, allowed in state.goals():
         goal = kind.ttft if measure == "ttft" else kind.tpot
@@ -192,7 +206,19 @@ def replay_stream(
 def tightenings(
     replayer: Replayer, plan: InferencePlan, checks: Iterable[GoalCheck], report: Report
 ) -> tuple[RateTightening, ...]:
-    """Return how much less than it promises each group may be trusted with, where it misses."""
+    """Return how much less than it promises each group may be trusted with, where it misses.
+
+    Parameters
+    ----------
+    replayer
+        Simulates a group at other rates.
+    plan
+        The plan with the groups.
+    checks
+        What was seen of its goals.
+    report
+        Gets a line of text for each group that is simulated again.
+    """
     missing = {(c.model, c.period, c.option) for c in checks if not c.holds}
     factors: dict[tuple[Load, int, float], float] = {}
     found = []

@@ -115,6 +115,15 @@ class IterationSolves:
     ) -> Result[Plan]:
         """Solve a problem in a part of the time left.
 
+        Parameters
+        ----------
+        problem
+            The problem, with prices and buffers as they are now.
+        start
+            A plan to start from, if there is one.
+        part
+            Part of the time left, above 0 and at most 1.
+
         Raises
         ------
         KeyboardInterrupt
@@ -278,7 +287,15 @@ class IterationSolves:
         return _Candidate(now, result, is_enough=False)
 
     def tightened(self, result: Result[Plan], *, anywhere: bool) -> PlanningProblem:
-        """Return the problem with the buffers known, classes being where a plan sends them."""
+        """Return the problem with the buffers known, classes being where a plan sends them.
+
+        Parameters
+        ----------
+        result
+            The last plan.
+        anywhere
+            Whether classes may go to any pool instead.
+        """
         return tightened(self.shared, self.knowledge, None if anywhere else self._places(result))
 
     def _places(self, result: Result[Plan]) -> set[TighteningKey]:

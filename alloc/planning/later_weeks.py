@@ -33,6 +33,7 @@ from alloc.workload import Job, rigid_gang
 _WARM_UP = 0.2
 """Part of the time that is not measured where the instance does not say it: the hosts fill up."""
 _ROUND_OFF_H = 1e-9
+"""Above the rounding of times of years: a job that waits just as long as it may keeps its goal."""
 
 
 @dataclass(frozen=True)
@@ -206,6 +207,13 @@ def replay_later_weeks(
 
 def require_classes(problem: PlanningProblem, later: Instance) -> None:
     """Refuse jobs that a plan of a problem cannot be checked on.
+
+    Parameters
+    ----------
+    problem
+        The problem that is planned.
+    later
+        Jobs of the weeks held out.
 
     Raises
     ------

@@ -95,7 +95,13 @@ class OperationRun:
 
 
 def saving(cost: float, baseline: float) -> float:
-    """Return what part of a baseline's cost is saved; negative when it is exceeded."""
+    """Return what part of a baseline's cost is saved; negative when it is exceeded.
+
+    Parameters
+    ----------
+    cost, baseline
+        What was charged, in the currency, 0 or more.
+    """
     return 0.0 if baseline == 0 else 1.0 - cost / baseline
 
 

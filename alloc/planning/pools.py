@@ -1,4 +1,12 @@
-"""Pools in operation: a plan taken apart into pools, each with its hosts and its jobs."""
+"""Pools in operation: a plan taken apart into pools, each with its hosts and its jobs.
+
+Parameters
+----------
+problem
+    The problem that was planned.
+plan
+    Its plan.
+"""
 
 from __future__ import annotations
 

@@ -27,6 +27,13 @@ def kept_promises(counted: Sequence[JobClass], known: Iterable[JobClass]) -> tup
     The ways to run and how many jobs come are the history's; goal, sites, tenant, what may be
     interrupted, deferred or left out are the problem's, and so is a profile of hours that is not
     flat.
+
+    Parameters
+    ----------
+    counted
+        Classes of a history.
+    known
+        Classes of a problem.
     """
     by_name = {job_class.name: job_class for job_class in known}
     found = []
@@ -88,6 +95,15 @@ def _default(job_class: JobClass) -> ServiceGoal:
 
 def require_match(pattern: str, classes: Sequence[JobClass], what: str) -> None:
     """Refuse a name or pattern that fits no class.
+
+    Parameters
+    ----------
+    pattern
+        A name, or a pattern with ``*`` and ``?``.
+    classes
+        Classes of a history.
+    what
+        What the pattern was given for, for the message.
 
     Raises
     ------

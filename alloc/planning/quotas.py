@@ -31,6 +31,7 @@ Array = npt.NDArray[np.float64]
 PROBLEM_KIND = "quota_problem"
 REPORT_KIND = "quota_report"
 _MORE_DEMAND = 0.1
+"""Part by which each tenant asks for more, to see what that costs: the rest of the plan stays."""
 _SMALLEST = 1e-4
 """Share of the time below which no smaller promise is tried."""
 
@@ -190,7 +191,17 @@ def _tighter(now: float, promised: float, missed: float, planned: float) -> floa
 def outlooks_of(
     problem: QuotaProblem, plan: QuotaPlan, other: QuotaProblem | None = None
 ) -> tuple[TenantOutlook, ...]:
-    """Return what every tenant gets: as planned, by equal borrowing, and on other scenarios."""
+    """Return what every tenant gets: as planned, by equal borrowing, and on other scenarios.
+
+    Parameters
+    ----------
+    problem
+        The problem that was planned.
+    plan
+        Its quotas, and what they serve in each scenario.
+    other
+        The same tenants and types with scenarios held out, if there are any.
+    """
     quota = plan.quota_milli(problem)
     samples = [
         ("planned", problem, plan.served_milli(problem)),
@@ -354,7 +365,15 @@ def resample_days(
 
 
 def assumptions(problem: QuotaProblem, *, held_out: bool) -> tuple[str, ...]:
-    """Return what a plan takes for granted, in sentences."""
+    """Return what a plan takes for granted, in sentences.
+
+    Parameters
+    ----------
+    problem
+        The problem that was planned.
+    held_out
+        Whether the plan was checked on other scenarios.
+    """
     found = [
         "Demand does not react to quotas: what is not had in a period is lost, not postponed.",
         "A quota is a number of GPUs; where they stand and whether jobs fit them is not looked at.",

@@ -24,6 +24,7 @@ from alloc.units import require_count, require_non_negative
 from alloc.workload import Configuration, Job, rigid_gang
 
 HOUR_S = 3600.0
+"""Seconds in one hour: plans count in hours, simulations in seconds."""
 # Parts of the replayed time that are not measured: the queue builds up, and then nobody follows.
 _WARM_UP = 0.2
 _RUN_OUT = 0.05
@@ -229,7 +230,17 @@ def _judged(operation: Operation, runs: Sequence[Waits]) -> tuple[Measured, ...]
 def replay_all(
     operations: Sequence[Operation], settings: ReplaySettings, *, draw: int = 0
 ) -> tuple[tuple[Measured, ...], ...]:
-    """Return the replay of several pools, in parallel if the settings say so."""
+    """Return the replay of several pools, in parallel if the settings say so.
+
+    Parameters
+    ----------
+    operations
+        The pools.
+    settings
+        How they are replayed, and in how many processes.
+    draw
+        Which draw of arrivals and run times, 0 or more.
+    """
     if settings.workers == 1 or len(operations) < 2:
         return tuple(replay(operation, settings, draw=draw) for operation in operations)
     import joblib

@@ -34,6 +34,19 @@ def solve_plan(
 
     An interrupt (Ctrl-C) ends it: with `keep` with what was found until then and its proved
     bound, else as it does everything.
+
+    Parameters
+    ----------
+    problem
+        What can be had and must be served.
+    limits
+        How far the search goes.
+    before
+        A plan of a similar problem to start from.
+    progress
+        Takes a line of text now and then.
+    keep
+        Whether an interrupt returns what was found instead of being raised.
     """
     start = None if before is None else before.solution
     result = right_size(problem, limits=limits, start=start, progress=progress)

@@ -12,7 +12,15 @@ from alloc.problems.right_sizing.plan_tables import TextTable, money
 
 
 def front_table(front: Front, currency: str) -> TextTable:
-    """Return a Pareto front."""
+    """Return a Pareto front.
+
+    Parameters
+    ----------
+    front
+        Plans of which none is better in both goals.
+    currency
+        Its name, for the head of the table.
+    """
     rows = []
     for point in front.points:
         certificate = point.result.certificate

@@ -45,7 +45,9 @@ _LEAST_WEEKS = 4
 _TREND_WEEKS = 8
 """Weeks from which on the halves of a history are compared."""
 _QUARTER_HOURS = 2190.0
+"""A quarter of a year of 8,760 hours, as `PlanningProblem.quarter_hours`."""
 _DIGITS = 5
+"""Significant digits of a number in a template: nobody measured more, and people read them."""
 
 
 @dataclass(frozen=True)

@@ -14,9 +14,8 @@ from dataclasses import dataclass
 from alloc.errors import InstanceError, nearest
 from alloc.problems.project import Mode, ProjectPlan, ProjectProblem, Resource
 from alloc.tabular import Tabular
-from alloc.units import require_non_negative, require_positive
+from alloc.units import HOUR_S, require_non_negative, require_positive
 
-_HOUR_S = 3600.0
 _ROUNDING = 1e-9
 """Steps of cost by which a product of floats may lie above a whole number."""
 
@@ -60,7 +59,7 @@ def priced(
 
     def steps(mode: Mode) -> int:
         hourly = math.fsum(amount * prices.get(of, 0.0) for of, amount in mode.uses.items())
-        return math.ceil(mode.duration_s / _HOUR_S * hourly / step - _ROUNDING)
+        return math.ceil(mode.duration_s / HOUR_S * hourly / step - _ROUNDING)
 
     activities = tuple(
         dataclasses.replace(
@@ -161,6 +160,13 @@ def not_beaten(points: Iterable[FrontPoint]) -> tuple[FrontPoint, ...]:
 
 def require_used_up(problem: ProjectProblem, resource: str) -> None:
     """Refuse a resource that a project does not use up.
+
+    Parameters
+    ----------
+    problem
+        The project.
+    resource
+        Name of the resource.
 
     Raises
     ------

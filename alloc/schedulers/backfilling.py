@@ -212,7 +212,15 @@ class Backfilling:
 
 
 def run_s(view: JobView, configuration: Configuration) -> float:
-    """Return the remaining time of a job as known, seconds; infinite if unknown."""
+    """Return the remaining time of a job as known, seconds; infinite if unknown.
+
+    Parameters
+    ----------
+    view
+        What the scheduler sees of the job.
+    configuration
+        One of its configurations.
+    """
     if view.work_left is None or configuration.rate <= 0:
         return math.inf
     return view.work_left / configuration.rate

@@ -454,7 +454,19 @@ def _is_found_again(job: Planned, share: Share | None, free: Array, gained: Arra
 
 
 def take(free: Array, job: Planned, share: Share | None, *, times: float = 1.0) -> None:
-    """Take the GPUs of a share from what is free, shape (T, 1); slots beyond are left out."""
+    """Take the GPUs of a share from what is free, shape (T, 1); slots beyond are left out.
+
+    Parameters
+    ----------
+    free
+        GPUs free in each slot from now on, shape (T, 1); changed in place.
+    job
+        The job that the share is of.
+    share
+        Its slots with the size in each, or None for none.
+    times
+        How often the share is taken; -1 gives it back.
+    """
     if share:
         t, gpus = job.use(share)
         inside = t < len(free)

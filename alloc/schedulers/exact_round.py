@@ -67,7 +67,7 @@ class ExactRound:
         from alloc.solving import RoundMemory, allocate_round
 
         kept, quotas = _keep(state)
-        topology = what_is_left(state.topology, state.pool) if kept else state.topology
+        topology = _what_is_left(state.topology, state.pool) if kept else state.topology
         views = [
             view
             for view in state.jobs
@@ -125,7 +125,7 @@ def _fits(view: JobView, topology: Topology) -> bool:
     return any(misfit(topology, c) is None for c in _offered(view).configurations if c.rate > 0)
 
 
-def what_is_left(topology: Topology, pool: HostPool) -> Topology:
+def _what_is_left(topology: Topology, pool: HostPool) -> Topology:
     """Return a topology whose hosts offer only what is free in a pool.
 
     Of GPUs that are shared nothing is offered: what is free on them is lost to the round.

@@ -1,4 +1,12 @@
-"""A plain function as a scheduler."""
+"""A plain function as a scheduler.
+
+Parameters
+----------
+function
+    What was given as a scheduler.
+where
+    Its name, for the message.
+"""
 
 from __future__ import annotations
 

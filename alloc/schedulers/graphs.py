@@ -61,7 +61,15 @@ def paths_of(stages: Sequence[JobView], cost: Cost) -> list[float]:
 
 
 def worst_ahead(stages: Sequence[JobView], cost: Cost) -> list[float]:
-    """Return the highest cost of each stage and of all that wait for it."""
+    """Return the highest cost of each stage and of all that wait for it.
+
+    Parameters
+    ----------
+    stages
+        All stages of a job.
+    cost
+        Cost of a stage by itself, 0 or more.
+    """
     return _ahead(stages, cost, max)
 
 

@@ -43,7 +43,14 @@ def rules_asked(instance: Instance) -> dict[str, str]:
 def require_honoured(scheduler: Scheduler, instance: Instance) -> None:
     """Refuse a scheduler that does not look at rules which the instance has.
 
-    What a scheduler honours is in its attribute ``features``; without one it honours none.
+    A scheduler without ``features`` honours none.
+
+    Parameters
+    ----------
+    scheduler
+        Its attribute ``features`` names the rules that it honours.
+    instance
+        What it is to run on.
 
     Raises
     ------

@@ -63,11 +63,23 @@ class TaskLadder:
         return _above(self.pairs, workers)
 
     def next_workers(self, workers: int, servers: int) -> int | None:
-        """Return the next larger number of workers with this number of PSs, or None."""
+        """Return the next larger number of workers with this number of PSs, or None.
+
+        Parameters
+        ----------
+        workers, servers
+            Workers and PSs now, 0 or more.
+        """
         return _above(self._workers_with.get(servers, ()), workers)
 
     def next_servers(self, workers: int, servers: int) -> int | None:
-        """Return the next larger number of PSs with this number of workers, or None."""
+        """Return the next larger number of PSs with this number of workers, or None.
+
+        Parameters
+        ----------
+        workers, servers
+            Workers and PSs now, 0 or more.
+        """
         return _above(self._servers_with.get(workers, ()), servers)
 
 
@@ -95,7 +107,15 @@ Ladder = TaskLadder | GangLadder
 
 
 def ladder_of(view: JobView, topology: Topology) -> Ladder:
-    """Return the ladder of a job: of tasks if its table and the hosts allow that, else of gangs."""
+    """Return the ladder of a job: of tasks if its table and the hosts allow that, else of gangs.
+
+    Parameters
+    ----------
+    view
+        What the scheduler sees of the job.
+    topology
+        The cluster.
+    """
     # Tasks given out one by one go to the least loaded hosts, wherever those stand.
     if view.elasticity == "malleable" and view.placement.required is None:
         table = _task_ladder(view.configurations)

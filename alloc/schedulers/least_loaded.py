@@ -1,4 +1,16 @@
-"""The least loaded host: where DL2 puts the next task."""
+"""The least loaded host: where DL2 puts the next task.
+
+Parameters
+----------
+host
+    Position of a host.
+state
+    What is free on a host, and its load.
+demand
+    What one task, or one bundle, asks for, in the order of the resources.
+count
+    How often, 1 or more.
+"""
 
 from __future__ import annotations
 
@@ -230,7 +242,13 @@ class LeastLoaded:
     def placed(
         self, workers_on: Sequence[int], servers_on: Sequence[int]
     ) -> tuple[TaskPlacement, ...]:
-        """Return tasks on hosts in the order of hosts and roles, "ps" before "worker"."""
+        """Return tasks on hosts in the order of hosts and roles, "ps" before "worker".
+
+        Parameters
+        ----------
+        workers_on, servers_on
+            Position of the host of each worker and of each PS, in any order.
+        """
         if len(workers_on) == len(servers_on) == 1:
             first, second = 2 * servers_on[0], 2 * workers_on[0] + 1
             if second < first:

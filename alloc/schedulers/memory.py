@@ -39,7 +39,15 @@ class Memory:
             self._fastest.clear()
 
     def ladder(self, view: JobView, topology: Topology) -> Ladder:
-        """Return the ladder of a job on the hosts of a topology, always the same one."""
+        """Return the ladder of a job on the hosts of a topology, always the same one.
+
+        Parameters
+        ----------
+        view
+            What the scheduler sees of the job.
+        topology
+            The cluster, the same in all calls.
+        """
         elasticity = view.elasticity
         bound = None if elasticity == "malleable" else view.bound_to
         if bound is None:
@@ -58,7 +66,15 @@ class Memory:
         return ladder
 
     def ladders(self, views: Sequence[JobView], topology: Topology) -> list[Ladder]:
-        """Return the ladders of jobs, each as `ladder` does."""
+        """Return the ladders of jobs, each as `ladder` does.
+
+        Parameters
+        ----------
+        views
+            The jobs.
+        topology
+            The cluster, the same in all calls.
+        """
         # Of malleable jobs without rules, by their tables alone.
         known: dict[int, Ladder] = {}
         found: list[Ladder] = []

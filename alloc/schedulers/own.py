@@ -104,6 +104,15 @@ def factory_of(value: Any, where: str) -> Callable[..., Scheduler]:
 def build(factory: Callable[..., Scheduler], options: Mapping[str, Any], where: str) -> Scheduler:
     """Make a scheduler of one's own and hold it to what it must have.
 
+    Parameters
+    ----------
+    factory
+        A class or a function that returns a scheduler.
+    options
+        Arguments for it, by name.
+    where
+        Name of the scheduler, for messages.
+
     Raises
     ------
     InstanceError
@@ -132,6 +141,13 @@ def build(factory: Callable[..., Scheduler], options: Mapping[str, Any], where: 
 
 def require_scheduler(made: Any, where: str) -> Scheduler:
     """Hold an object to what a scheduler must have.
+
+    Parameters
+    ----------
+    made
+        What a factory returned.
+    where
+        Name of the scheduler, for messages.
 
     Raises
     ------

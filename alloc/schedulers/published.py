@@ -66,7 +66,15 @@ class PublishedJob:
         self.progress = 0.0
 
     def begin(self, view: JobView, slot_s: float) -> None:
-        """Begin a slot with nothing, and count what was done in the last."""
+        """Begin a slot with nothing, and count what was done in the last.
+
+        Parameters
+        ----------
+        view
+            The job at the start of the slot.
+        slot_s
+            Length of a slot, seconds, above 0.
+        """
         if view.work is not None and view.work_done is not None:
             self.total = view.work / slot_s
             done = view.work_done / slot_s
@@ -100,12 +108,26 @@ class PublishedJob:
         return 1.0 - self.progress / self.total
 
     def rate(self, workers: int, servers: int) -> float | None:
-        """Return the rate of a pair, or None if the table has none."""
+        """Return the rate of a pair, or None if the table has none.
+
+        Parameters
+        ----------
+        workers, servers
+            Workers and PSs, 0 or more.
+        """
         configuration = self.index.get((workers, servers))
         return None if configuration is None else self.view.configurations[configuration].rate
 
     def add(self, host: int, workers: int, servers: int) -> None:
-        """Add tasks on a host."""
+        """Add tasks on a host.
+
+        Parameters
+        ----------
+        host
+            Position of the host.
+        workers, servers
+            Tasks to add, 0 or more.
+        """
         for role, count in ((WORKER, workers), (SERVER, servers)):
             if count:
                 self.on_hosts[host, role] = self.on_hosts.get((host, role), 0) + count
@@ -122,7 +144,15 @@ class PublishedSlot:
         self.hosts = LeastLoaded(topology)
 
     def give(self, job: PublishedJob, workers: int, servers: int) -> bool:
-        """Give a job tasks that share the least loaded host; return whether they fit there."""
+        """Give a job tasks that share the least loaded host; return whether they fit there.
+
+        Parameters
+        ----------
+        job
+            A job of this slot.
+        workers, servers
+            Tasks to add, 0 or more.
+        """
         demand = tuple(
             workers * w + servers * u for w, u in zip(job.worker, job.server, strict=True)
         )

@@ -1,4 +1,16 @@
-"""A round: who has been given what so far, while a policy makes up its mind."""
+"""A round: who has been given what so far, while a policy makes up its mind.
+
+Parameters
+----------
+view, grant
+    A job, and what it has in this round.
+role, roles
+    `WORKER` or ``ps``; those of a bundle stand together.
+host, hosts
+    Positions of hosts, one for each task of a role.
+count, c
+    Tasks to add, 1 or more; the position of a configuration.
+"""
 
 from __future__ import annotations
 
@@ -49,8 +61,7 @@ class Round:
     held
         GPU that tenants with a quota hold already, milli-GPU.
     watch
-        Told of each task that is given out, or None. What is taken back later was told all the
-        same.
+        Told of each task that is given out, also of those taken back later; or None.
     """
 
     def __init__(
@@ -113,7 +124,13 @@ class Round:
             self.put(view, current)
 
     def put(self, view: JobView, assignment: Assignment) -> None:
-        """Give a job exactly this, on hosts that have room for it; in slots it stays there."""
+        """Give a job exactly this, on hosts that have room for it; in slots it stays there.
+
+        Parameters
+        ----------
+        assignment
+            Configuration and hosts, on which there is room.
+        """
         configuration = view.configurations[assignment.configuration]
         self.pool.take(configuration, assignment.tasks)
         self._add_held(view, configuration.demand[0])
@@ -154,14 +171,8 @@ class Round:
 
         Parameters
         ----------
-        grant
-            What the job has.
-        roles
-            One role, or those of a bundle, which stand together.
         demand
             What one task of each role ask for together.
-        count
-            How many of each, each on the host least loaded by then.
         """
         hosts = self.hosts.give_all(demand, count)
         if hosts is None:
@@ -472,7 +483,13 @@ class Round:
     # Quotas.
 
     def allows(self, view: JobView, gpu_milli: int) -> bool:
-        """Return whether the quota of a job's tenant allows that much more GPU."""
+        """Return whether the quota of a job's tenant allows that much more GPU.
+
+        Parameters
+        ----------
+        gpu_milli
+            GPU beyond what the tenant holds in this round, milli-GPU, 0 or more.
+        """
         tenant = view.tenant
         if tenant is None or tenant not in self.state.quotas:
             return True

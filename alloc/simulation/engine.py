@@ -278,7 +278,15 @@ class Engine:
             self.progress(self.num_complete, len(self.instance.jobs))
 
     def stall(self, now_s: float, why: str) -> SimulationError:
-        """Return the error of a scheduler that leaves jobs waiting for ever."""
+        """Return the error of a scheduler that leaves jobs waiting for ever.
+
+        Parameters
+        ----------
+        now_s
+            Time, seconds.
+        why
+            What does not happen, for the message.
+        """
         names = [f'"{job_id}"' for job_id in list(self.active)[:3]]
         others = len(self.active) - len(names)
         more = f" and {others} more" if others else ""

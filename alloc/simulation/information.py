@@ -24,6 +24,13 @@ def require_errors(knowledge: Knowledge, work_error: float, speed_error: float) 
 
     Work is estimated at the level ``estimate`` alone, rates at all levels but ``exact``.
 
+    Parameters
+    ----------
+    knowledge
+        What schedulers are told of work: ``exact``, ``estimate`` or ``none``.
+    work_error, speed_error
+        Largest relative error of work and of rates, 0 or more and below 1.
+
     Raises
     ------
     InstanceError
@@ -107,7 +114,17 @@ class Forecast:
         return self.knowledge != "none" and not self.work_error
 
     def live_job(self, position: int, job: Job, running: Assignment | None) -> LiveJob:
-        """Return the live job for the instance's job at a position."""
+        """Return the live job for the instance's job at a position.
+
+        Parameters
+        ----------
+        position
+            Position of the job in the instance.
+        job
+            The truth about it.
+        running
+            What it ran until the start of the instance, if it did.
+        """
         work = None if self.knowledge == "none" else job.work * float(self._factors[position])
         work = self._seen_work.get(job.id, work)
         view = JobView(
@@ -138,7 +155,15 @@ class Forecast:
         return self.speed_error > 0
 
     def look(self, views: Iterable[JobView], jobs: Mapping[str, LiveJob]) -> None:
-        """Draw the rates that the scheduler sees at this decision."""
+        """Draw the rates that the scheduler sees at this decision.
+
+        Parameters
+        ----------
+        views
+            The jobs that the scheduler sees; their configurations are set.
+        jobs
+            The live jobs by id, with the true rates.
+        """
         for view in views:
             truth = jobs[view.id].job.configurations
             errors = self._speed_rng.uniform(-self.speed_error, self.speed_error, len(truth))
@@ -161,6 +186,13 @@ def _with_rate(configuration: Configuration, rate: float) -> Configuration:
 
 def require_knowledge(scheduler: Scheduler, knowledge: Knowledge) -> None:
     """Refuse to run a scheduler on less than it needs.
+
+    Parameters
+    ----------
+    scheduler
+        Its attribute ``needs`` is the least that it can work with.
+    knowledge
+        What it is told of work: ``exact``, ``estimate`` or ``none``.
 
     Raises
     ------

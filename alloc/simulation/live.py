@@ -103,8 +103,18 @@ class LiveJob:
     ) -> None:
         """Start a run.
 
-        It waits some seconds for GPUs that move to it; beside others that share its GPUs it has a
-        fraction of its rate.
+        Parameters
+        ----------
+        assignment
+            Configuration and hosts.
+        now_s
+            Time, seconds.
+        delay_s
+            Seconds that it waits for GPUs that move to it, 0 or more.
+        neighbours
+            The other jobs on each GPU that it shares.
+        factor
+            Part of its rate that is left beside them, above 0 and at most 1.
         """
         self.neighbours = neighbours
         before = self._before

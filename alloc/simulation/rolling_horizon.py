@@ -309,6 +309,15 @@ def sub_instance(state: ClusterState, views: Sequence[JobView], slot_s: float | 
 
     Work is as known to the scheduler; what is done counts as done, so that a job which has run pays
     its restart cost when it resumes.
+
+    Parameters
+    ----------
+    state
+        The time, the cluster and its quotas.
+    views
+        The jobs; their work is known.
+    slot_s
+        Length of a slot, seconds; None: continuous time.
     """
     jobs = []
     for view in views:

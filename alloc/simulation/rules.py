@@ -1,4 +1,10 @@
-"""Rules: the checker's rules, held against each decision as it is taken."""
+"""Rules: the checker's rules, held against each decision as it is taken.
+
+Parameters
+----------
+now_s
+    Time of a decision, seconds.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +55,13 @@ class Referee:
         self._cohort = {t.name: t.cohort for t in instance.tenants if t.cohort is not None}
 
     def check_jobs(self, decision: Decision, now_s: float) -> None:
-        """Refuse a decision about jobs that are unknown, named twice, or bound otherwise."""
+        """Refuse a decision about jobs that are unknown, named twice, or bound otherwise.
+
+        Parameters
+        ----------
+        decision
+            What the scheduler answered.
+        """
         seen: set[str] = set()
         for assignment in decision.assign:
             live = self._live(assignment.job, now_s)
@@ -105,7 +117,13 @@ class Referee:
             self.refuse(job, now_s, violation.sentence)
 
     def check_pause(self, live: LiveJob, now_s: float) -> None:
-        """Refuse the pause of a job that must not be paused."""
+        """Refuse the pause of a job that must not be paused.
+
+        Parameters
+        ----------
+        live
+            The job that is to be paused.
+        """
         if not live.job.preemptible:
             self.refuse(
                 live.job.id, now_s, f'job "{live.job.id}" is not preemptible but is paused.'
@@ -136,7 +154,13 @@ class Referee:
             self.held[job.tenant] -= configuration.demand[0]
 
     def check_room(self, taken: Iterable[Assignment], now_s: float) -> None:
-        """Refuse assignments, already taken, that put a host, GPU or tenant over its limit."""
+        """Refuse assignments, already taken, that put a host, GPU or tenant over its limit.
+
+        Parameters
+        ----------
+        taken
+            Assignments that are in the ledger.
+        """
         index = self.ledger.topology.host_index
         free, open_gpus = self.ledger.free, self.ledger.open_gpus
         taken = tuple(taken)
@@ -181,7 +205,15 @@ class Referee:
         self.held.update(dict.fromkeys(self.quotas, 0))
 
     def refuse(self, job_id: str, now_s: float, sentence: str) -> NoReturn:
-        """Raise the error of a broken rule."""
+        """Raise the error of a broken rule.
+
+        Parameters
+        ----------
+        job_id
+            The job that breaks the rule.
+        sentence
+            What is wrong.
+        """
         raise SimulationError(
             f'scheduler {self._scheduler}, job "{job_id}", at {now_s:g} s: {sentence}'
         )

@@ -47,12 +47,28 @@ class ByRank:
         return bool(self._queues)
 
     def add(self, kind: int, j: int) -> None:
-        """Add a job of a kind."""
+        """Add a job of a kind.
+
+        Parameters
+        ----------
+        kind
+            Number of its kind.
+        j
+            Position of the job in the stream.
+        """
         heapq.heappush(self._queues.setdefault(kind, []), (self._rank[j], self._num_added, j))
         self._num_added += 1
 
     def open(self, misfits: Container[int], now_s: float) -> None:
-        """Begin a decision: line up the kinds that are no misfits, each by its first job."""
+        """Begin a decision: line up the kinds that are no misfits, each by its first job.
+
+        Parameters
+        ----------
+        misfits
+            Kinds of which no job fits now.
+        now_s
+            Time, seconds.
+        """
         # Each kind is looked at once a decision, for there may be as many kinds as jobs.
         if self._run_s:
             for kind, queue in self._queues.items():

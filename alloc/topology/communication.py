@@ -96,7 +96,13 @@ class CommunicationTree:
         return len(self.gpus)
 
     def meeting_level(self, a: Indices, b: Indices) -> Indices:
-        """Return the position of the innermost level at which GPUs meet, by their positions."""
+        """Return the position of the innermost level at which GPUs meet, by their positions.
+
+        Parameters
+        ----------
+        a, b
+            Positions of GPUs, arrays that broadcast to one shape.
+        """
         same = self.domains[a] == self.domains[b]
         return np.asarray(same.sum(axis=-1) - 1, dtype=np.int64)
 

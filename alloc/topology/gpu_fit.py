@@ -24,7 +24,15 @@ def gpu_memory_mib(gpu_type: str | None) -> int | None:
 
 
 def type_admits(gpu_type: str | None, group: TaskGroup) -> bool:
-    """Return whether GPUs of a type have the MIG profile and the memory that a task asks for."""
+    """Return whether GPUs of a type have the MIG profile and the memory that a task asks for.
+
+    Parameters
+    ----------
+    gpu_type
+        Type of the GPUs; None: the hosts have none, or name no type.
+    group
+        Tasks with a MIG profile, a need of GPU memory, or neither.
+    """
     if group.mig_profile is not None:
         return group.mig_profile in mig_profiles(gpu_type)
     return group.gpu_memory_mib <= (gpu_memory_mib(gpu_type) or 0) or not group.gpu_memory_mib
@@ -56,15 +64,17 @@ def tasks_on_gpu(
 def gpu_misfit(topology: Topology, configuration: Configuration) -> str | None:
     """Say why no GPU of a cluster suits a configuration, or return None if some may.
 
-    Looks at MIG profiles and GPU memory only; see `alloc.problems.allocation.instance.misfit` for
-    the rest.
+    Looks at MIG profiles and GPU memory only.
+
+    Parameters
+    ----------
+    topology
+        The cluster.
+    configuration
+        Task groups of a gang.
     """
     if not any(group.mig_profile or group.gpu_memory_mib for group in configuration.tasks):
         return None  # the rule: thousands of jobs on thousands of hosts are looked at
-    # Most configurations ask for neither, and this is asked of every job.
-    asks = any(g.mig_profile is not None or g.gpu_memory_mib for g in configuration.tasks)
-    if not asks:
-        return None
     gpus: dict[str | None, int] = {}
     for kind in (topology.host_type(host) for host in topology.hosts):
         if configuration.gpu_type in (None, kind.gpu_type):

@@ -95,7 +95,17 @@ def communication_graph(
     gpus: Sequence[str] | None = None,
     latency_s: Mapping[str, float] | None = None,
 ) -> CommunicationGraph:
-    """Return the bandwidth of every pair of GPUs, each way taken alone; see `job_fabric`."""
+    """Return the bandwidth of every pair of GPUs, each way taken alone; see `job_fabric`.
+
+    Parameters
+    ----------
+    topology
+        The cluster.
+    gpus
+        Ids of the GPUs of one job, or None for all.
+    latency_s
+        Latency by level, seconds, for levels that should not have the default.
+    """
     return _Reading(topology, gpus, latency_s).graph()
 
 

@@ -156,7 +156,15 @@ def require_profile(gpu_type: str | None, profile: str, where: str = "MIG") -> M
 
 
 def no_such_profile(gpu_types: Iterable[str | None], profile: str) -> str:
-    """Say that none of some GPU types has a profile, and which one comes nearest."""
+    """Say that none of some GPU types has a profile, and which one comes nearest.
+
+    Parameters
+    ----------
+    gpu_types
+        Types that the profile was looked for in; None: a host without GPUs.
+    profile
+        The name that none of them has.
+    """
     types = sorted({t for t in gpu_types if t is not None})
     able = [t for t in types if mig_profiles(t)]
     if not able:
@@ -191,13 +199,26 @@ def _nearest_profile(name: str, known: Sequence[str]) -> str:
 
 
 def overlap(a: tuple[MigProfile, int], b: tuple[MigProfile, int]) -> bool:
-    """Return whether two instances with their starts share a memory slice."""
+    """Return whether two instances with their starts share a memory slice.
+
+    Parameters
+    ----------
+    a, b
+        Profile and first memory slice, 0 to 7, of each.
+    """
     (p, s), (q, t) = a, b
     return s < t + q.memory_slices and t < s + p.memory_slices
 
 
 def is_layout(gpu_type: str, instances: Sequence[tuple[str, int]]) -> bool:
     """Return whether instances, given by profile and start, can stand on one GPU together.
+
+    Parameters
+    ----------
+    gpu_type
+        A type with MIG.
+    instances
+        Name of a profile and first memory slice, 0 to 7, of each.
 
     Raises
     ------
@@ -253,6 +274,13 @@ def maximal_layouts(gpu_type: str, names: frozenset[str] | None = None) -> tuple
     memory is 4g, 3g or one of the four mixtures of 2g and 1g, the right half is 3g, 2g + 1g or
     three 1g, and 7g takes all. Where 18 are counted one is left out: the list of 18 that MISO
     (Li et al., SoCC 2022) publishes has no 4g + 3g, which the placements allow.
+
+    Parameters
+    ----------
+    gpu_type
+        A type with MIG.
+    names
+        Profiles to use; without them all of the type.
     """
     every = layouts(gpu_type, names)
     grown = {tuple(x for x in layout if x != gone) for layout in every if layout for gone in layout}

@@ -113,7 +113,17 @@ class GpuSlices:
         return other
 
     def add(self, profile: MigProfile, start: int, sign: int = 1) -> None:
-        """Add an instance, or take one away with sign -1."""
+        """Add an instance, or take one away with sign -1.
+
+        Parameters
+        ----------
+        profile
+            A profile of the GPU's type.
+        start
+            First memory slice, 0 to 7; where the profile may not begin it counts as misplaced.
+        sign
+            1 adds, -1 takes away.
+        """
         for s in profile.slices(start):
             if 0 <= s < MEMORY_SLICES:
                 self.memory[s] += sign
@@ -142,7 +152,15 @@ class GpuSlices:
         )
 
     def admits(self, profile: MigProfile, start: int) -> bool:
-        """Return whether one more instance fits at a start."""
+        """Return whether one more instance fits at a start.
+
+        Parameters
+        ----------
+        profile
+            A profile of the GPU's type.
+        start
+            First memory slice, 0 to 7.
+        """
         return self._ways.admits(self.state, profile, start)
 
     def room(self, profile: MigProfile) -> int:
@@ -183,11 +201,33 @@ class CutGpus:
         self._changed.clear()
 
     def profile(self, host: int, name: str) -> MigProfile | None:
-        """Return a profile of the GPUs of a host, or None where they have no such."""
+        """Return a profile of the GPUs of a host, or None where they have no such.
+
+        Parameters
+        ----------
+        host
+            Position of the host.
+        name
+            Name of the profile.
+        """
         return mig_profiles(self.gpu_types[host]).get(name)
 
     def add(self, host: int, gpu: int, name: str, start: int, sign: int) -> int:
-        """Add an instance (sign 1) or take it away (-1); return the change in the GPUs cut."""
+        """Add an instance (sign 1) or take it away (-1); return the change in the GPUs cut.
+
+        Parameters
+        ----------
+        host
+            Position of the host.
+        gpu
+            Position of the GPU on the host.
+        name
+            Name of the profile.
+        start
+            First memory slice, 0 to 7.
+        sign
+            1 adds, -1 takes away.
+        """
         profile = require_profile(self.gpu_types[host], name)
         for changed in self._changed.values():
             changed.add(host)
@@ -205,7 +245,15 @@ class CutGpus:
         return all(gpu.sound for gpu in self.on_host.get(host, {}).values())
 
     def room(self, host: int, name: str) -> int:
-        """Return how many more instances fit on the GPUs of a host that are cut already."""
+        """Return how many more instances fit on the GPUs of a host that are cut already.
+
+        Parameters
+        ----------
+        host
+            Position of the host.
+        name
+            Name of the profile.
+        """
         profile = self.profile(host, name)
         if profile is None:
             return 0
@@ -237,6 +285,17 @@ class CutGpus:
 
         The GPU with the least freedom left that has room, then the start that keeps the most of
         it; an unused GPU only when none has room.
+
+        Parameters
+        ----------
+        host
+            Position of the host.
+        name
+            Name of the profile.
+        count
+            Instances, at most as many as there is room for.
+        unused
+            Positions of the host's GPUs that nothing is on, the first to be taken first.
         """
         profile = self.profile(host, name)
         assert profile is not None  # there is room

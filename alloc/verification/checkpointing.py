@@ -15,7 +15,15 @@ def objective(name: str) -> Measure:
 
 
 def verify_checkpoints(problem: CheckpointProblem, plan: CheckpointPlan) -> list[Violation]:
-    """Return what is wrong with a plan; empty when it keeps every rule."""
+    """Return what is wrong with a plan; empty when it keeps every rule.
+
+    Parameters
+    ----------
+    problem
+        The phases of a run, and what a save and a failure cost.
+    plan
+        After which phases the state is saved.
+    """
     n = len(problem.phases)
     broken = [
         Violation("unknown_phase", (str(k),), 1, "", f"there is no phase {k} among 0 to {n - 1}.")

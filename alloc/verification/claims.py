@@ -58,6 +58,13 @@ def check_claims(
 def require_same_instance(instance: Any, certificate: Certificate) -> None:
     """Refuse a certificate of another instance.
 
+    Parameters
+    ----------
+    instance
+        A problem of any family.
+    certificate
+        What is claimed about an answer.
+
     Raises
     ------
     InstanceError

@@ -16,7 +16,15 @@ def objective(name: str) -> Measure:
 
 
 def verify_packing(problem: ColocationProblem, packing: Packing) -> list[Violation]:
-    """Return what is wrong with a packing; empty when it keeps every rule."""
+    """Return what is wrong with a packing; empty when it keeps every rule.
+
+    Parameters
+    ----------
+    problem
+        The jobs, and which of them may share a GPU.
+    packing
+        The jobs on each GPU.
+    """
     return [*_check_jobs(problem, packing), *_check_gpus(problem, packing)]
 
 

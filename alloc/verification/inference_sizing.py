@@ -35,6 +35,13 @@ def objective(name: str) -> Measure:
 def verify_inference(problem: InferenceProblem, plan: InferencePlan) -> list[Violation]:
     """Return what is wrong with a plan; empty when it keeps every rule.
 
+    Parameters
+    ----------
+    problem
+        The models, their requests, and the pools of hosts.
+    plan
+        Replicas of each model in every period, and the hosts they are on.
+
     Raises
     ------
     InstanceError

@@ -48,6 +48,13 @@ def check_gpu_sharing(instance: Instance, runs: Sequence[Run]) -> Iterator[Viola
     Instances begin where their profile may, do not overlap, and have the compute slices; a GPU is
     cut into instances, or shared, or held whole, never two of these; shares fit into the GPU's
     memory.
+
+    Parameters
+    ----------
+    instance
+        The jobs and the cluster.
+    runs
+        Runs of its jobs; those that overlap in time may share a GPU.
     """
     if not {"MIG slices", "GPU memory"} & instance.features.keys():
         return

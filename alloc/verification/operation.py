@@ -25,6 +25,7 @@ OBJECTIVES = {
 """What a plan can be judged by; less is better."""
 
 _TOLERANCE = 1e-9
+"""Share of the cap that rounding may add: a sum over a million nodes errs by less."""
 
 
 def require_operation_objective(name: str) -> str:
@@ -140,6 +141,13 @@ def _postponement(problem: OperationProblem, job: OperationJob, expected: bool) 
 
 def verify_operation(problem: OperationProblem, plan: OperationPlan) -> list[Violation]:
     """Check a plan against every rule of its problem.
+
+    Parameters
+    ----------
+    problem
+        The jobs of a moment, the nodes and the power cap.
+    plan
+        Which job runs on which node, and which jobs wait.
 
     Returns
     -------

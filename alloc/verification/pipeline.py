@@ -15,7 +15,15 @@ def objective(name: str) -> Measure:
 
 
 def verify_pipeline(problem: PipelineProblem, plan: PipelinePlan) -> list[Violation]:
-    """Return what is wrong with a plan; empty when it keeps every rule."""
+    """Return what is wrong with a plan; empty when it keeps every rule.
+
+    Parameters
+    ----------
+    problem
+        The layers, the devices and their memory.
+    plan
+        With which layer each stage begins.
+    """
     firsts, n = plan.first_layers, len(problem.layers)
     broken = []
     if len(firsts) != problem.num_stages:

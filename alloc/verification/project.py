@@ -34,7 +34,15 @@ def objective(name: str) -> Measure:
 
 
 def verify_project(problem: ProjectProblem, plan: ProjectPlan) -> list[Violation]:
-    """Return what is wrong with a schedule; empty when it keeps every rule."""
+    """Return what is wrong with a schedule; empty when it keeps every rule.
+
+    Parameters
+    ----------
+    problem
+        The activities, what waits for what, and the resources.
+    plan
+        Start and mode of each activity.
+    """
     broken = list(_unknown(problem, plan))
     if broken:
         return broken

@@ -21,7 +21,15 @@ def _rounding(problem: QuadraticAssignment, found: Permutation) -> float:
 
 
 def verify_permutation(problem: QuadraticAssignment, permutation: Permutation) -> list[Violation]:
-    """Return what is wrong with a permutation; empty when it is one."""
+    """Return what is wrong with a permutation; empty when it is one.
+
+    Parameters
+    ----------
+    problem
+        Facilities and locations, as many of each.
+    permutation
+        Location of each facility, shape (size,).
+    """
     found = np.asarray(permutation)
     if found.shape == (problem.size,) and np.array_equal(np.sort(found), np.arange(problem.size)):
         return []

@@ -37,6 +37,13 @@ def objective(name: str) -> Measure:
 def verify_quota_plan(problem: QuotaProblem, plan: QuotaPlan) -> list[Violation]:
     """Return what is wrong with a plan; empty when it keeps every rule.
 
+    Parameters
+    ----------
+    problem
+        The tenants, their demand by scenario, and the capacity.
+    plan
+        Quotas, and what they serve in each scenario.
+
     Raises
     ------
     InstanceError

@@ -18,6 +18,13 @@ def check_quotas(instance: Instance, runs: Sequence[Run]) -> Iterator[Violation]
 
     A tenant holds at most its quota and what it may borrow; the tenants of a cohort together at
     most the sum of their quotas.
+
+    Parameters
+    ----------
+    instance
+        The jobs, and the tenants with their quotas and cohorts.
+    runs
+        Runs of its jobs.
     """
     if not instance.tenants:
         return

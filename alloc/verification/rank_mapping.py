@@ -29,7 +29,15 @@ def objective(name: str) -> Measure:
 
 
 def verify_mapping(problem: RankMappingProblem, mapping: RankMapping) -> list[Violation]:
-    """Return what is wrong with a mapping and its times; empty when all is right."""
+    """Return what is wrong with a mapping and its times; empty when all is right.
+
+    Parameters
+    ----------
+    problem
+        The ranks of a job, and how fast its GPUs reach each other.
+    mapping
+        The GPU of each rank, with the times that are claimed.
+    """
     return check_mapping(problem.parallelism, problem.fabric, mapping, problem.algorithm)
 
 

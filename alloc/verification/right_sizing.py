@@ -35,6 +35,13 @@ def objective(name: str) -> Measure:
 def verify_plan(problem: PlanningProblem, plan: Plan) -> list[Violation]:
     """Check a plan against every limit of its problem.
 
+    Parameters
+    ----------
+    problem
+        What can be had, what must be served, and within which limits.
+    plan
+        Orders, rentals and shares of classes.
+
     Returns
     -------
     list of Violation

@@ -22,6 +22,17 @@ def check_rules(
 
     A host outside every domain of a level keeps neither a required level nor a slice, and breaks
     no spread.
+
+    Parameters
+    ----------
+    instance
+        The cluster.
+    job
+        A job of the instance; its `placement` has the rules.
+    configuration
+        The configuration that the tasks are of.
+    tasks
+        Where all of them stand.
     """
     rules = job.placement
     if rules == NO_RULES or not tasks:
@@ -47,7 +58,7 @@ def check_rules(
         counts = _counts(topology, limit.level, [t for t in tasks if t.role in ruled])
         for k, n in sorted(counts.items()):
             if k != OUTSIDE and n > limit.most:
-                name = domain_name(topology, limit.level, k)
+                name = _domain_name(topology, limit.level, k)
                 yield Violation(
                     "spread",
                     (job.id, name),
@@ -65,7 +76,7 @@ def _check_required(
     outside = counts.pop(OUTSIDE, 0)
     parts = len(counts) + (outside > 0)
     if parts > 1 or outside:
-        names = [f'"{domain_name(topology, level, k)}"' for k in sorted(counts)]
+        names = [f'"{_domain_name(topology, level, k)}"' for k in sorted(counts)]
         names += ["hosts outside any"] if outside else []
         yield Violation(
             "required_level",
@@ -112,7 +123,9 @@ def _check_together(
 ) -> Iterator[Violation]:
     if len(domains) > 1 or OUTSIDE in domains:
         names = [
-            f'"{domain_name(topology, affinity.level, k)}"' for k in sorted(domains) if k != OUTSIDE
+            f'"{_domain_name(topology, affinity.level, k)}"'
+            for k in sorted(domains)
+            if k != OUTSIDE
         ]
         names += ["hosts outside any"] if OUTSIDE in domains else []
         yield Violation(
@@ -132,7 +145,7 @@ def _check_apart(
     for k, jobs in sorted(domains.items()):
         if k == OUTSIDE or len(jobs) < 2:
             continue
-        name = domain_name(topology, affinity.level, k)
+        name = _domain_name(topology, affinity.level, k)
         both = sorted(jobs)
         yield Violation(
             "apart",
@@ -165,7 +178,7 @@ def _counts(topology: Topology, level: str, tasks: Sequence[TaskPlacement]) -> d
     return counts
 
 
-def domain_name(topology: Topology, level: str, k: int) -> str:
+def _domain_name(topology: Topology, level: str, k: int) -> str:
     """Return the id of the k-th host or domain, as `Topology.domain_of_host` counts them."""
     return topology.hosts[k].id if level == HOST else topology.domains[k].id
 

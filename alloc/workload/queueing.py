@@ -123,7 +123,15 @@ def wait_in_queue(
 
 
 def sum_exceeds(first: Wait, second: Wait, seconds: float) -> float:
-    """Return the probability that two independent waits together are longer than this."""
+    """Return the probability that two independent waits together are longer than this.
+
+    Parameters
+    ----------
+    first, second
+        Two waiting times, independent of each other.
+    seconds
+        Time; below 0 every sum is longer.
+    """
     if seconds < 0:
         return 1.0
     if not (first.is_stable and second.is_stable):
@@ -146,6 +154,15 @@ def busy_period_exceeds(seconds: float, mean_s: float, variance_s2: float) -> fl
     """Return the probability that a busy period of known mean and variance is longer than this.
 
     The inverse Gaussian with these two moments ([4]).
+
+    Parameters
+    ----------
+    seconds
+        Time.
+    mean_s
+        Mean, seconds, 0 or more.
+    variance_s2
+        Variance, seconds squared, 0 or more.
     """
     if variance_s2 <= 1e-12 * mean_s * mean_s:
         return 1.0 if mean_s > seconds * (1 + 1e-12) else 0.0

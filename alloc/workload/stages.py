@@ -83,6 +83,13 @@ def order_of(stages: Sequence[Stage], where: str) -> tuple[int, ...]:
 def require_stages(stages: Sequence[Stage], where: str) -> None:
     """Refuse stages of a job that are no graph, or that cannot run.
 
+    Parameters
+    ----------
+    stages
+        Stages of one job, in any order.
+    where
+        Whose stages they are, for the message.
+
     Raises
     ------
     InstanceError

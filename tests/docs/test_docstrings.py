@@ -9,6 +9,7 @@ import re
 from pathlib import Path
 
 import pytest
+from docstrings import named
 
 from alloc.families import FAMILIES
 
@@ -66,16 +67,6 @@ def callables(offered):
             function = getattr(raw, "__func__", raw)
             if inspect.isfunction(function) and not method.startswith("_"):
                 yield f"{name}.{method}", function, value
-
-
-def named(doc: str | None) -> set[str]:
-    """The names under `Parameters`, or under what a class says of its own."""
-    found = re.search(
-        r"^Parameters\n-+\n(.*?)(?=^\w[^\n]*\n-{3,}|\Z)", inspect.cleandoc(doc or ""), re.M | re.S
-    )
-    lines = found[1].splitlines() if found else []
-    heads = [line.partition(" : ")[0] for line in lines if line and not line[0].isspace()]
-    return {word.strip().lstrip("*") for head in heads for word in head.split(",")}
 
 
 def unnamed(function, owner) -> set[str]:

@@ -10,6 +10,7 @@ from alloc.learning.training import State, Trainer, single_thread
 from alloc.schedulers.learned.feature_spec import FeatureSpec
 
 WIDTH = 64
+"""Units of each layer, as in the experiments of PPO (Schulman et al., 2017, section 6.1)."""
 LARGEST_GRADIENT = 0.5
 """Norm that the gradients of actor and critic are cut off at, each by itself."""
 
@@ -62,7 +63,7 @@ class RowValue(nn.Module):
         return cast(Tensor, self.answer(self.embed(seen).mean(1)))
 
 
-def make_networks(spec: FeatureSpec, seed: int) -> tuple[nn.Module, nn.Module]:
+def _make_networks(spec: FeatureSpec, seed: int) -> tuple[nn.Module, nn.Module]:
     """Return actor and critic for a spec; equal seeds give equal weights."""
     shape, actions = spec.inputs[0].shape, spec.outputs[0].shape[-1]
     features = int(shape[-1])
@@ -103,7 +104,7 @@ class PairTraining(Trainer):
         self, spec: FeatureSpec, *, rate: float, updates: int, every: int, seed: int
     ) -> None:
         self.spec = spec
-        self.actor, self.critic = make_networks(spec, seed)
+        self.actor, self.critic = _make_networks(spec, seed)
         super().__init__(self.actor, updates, seed)
         self._optimiser = torch.optim.Adam(
             [*self.actor.parameters(), *self.critic.parameters()], lr=rate
@@ -167,10 +168,28 @@ class PairTraining(Trainer):
 
 
 def clipped_gain(ratio: Tensor, advantage: Tensor, clip: float) -> Tensor:
-    """Return the clipped gain of choices by their ratios of probabilities (PPO, equation 7)."""
+    """Return the clipped gain of choices by their ratios of probabilities (PPO, equation 7).
+
+    Parameters
+    ----------
+    ratio
+        Probability of each choice now over that when it was drawn, above 0, shape (samples,).
+    advantage
+        How much better than expected each turned out, shape (samples,).
+    clip
+        How far from 1 a ratio counts, above 0 and below 1.
+    """
     return torch.minimum(ratio * advantage, ratio.clamp(1 - clip, 1 + clip) * advantage).mean()
 
 
 def entropy(log_p: Tensor, mask: Tensor) -> Tensor:
-    """Return the mean entropy of choices among allowed actions, nats."""
+    """Return the mean entropy of choices among allowed actions, nats.
+
+    Parameters
+    ----------
+    log_p
+        Logarithm of the probability of each action, shape (samples, actions).
+    mask
+        Whether an action is allowed, of the same shape.
+    """
     return -(log_p.exp() * log_p.masked_fill(~mask, 0.0)).sum(1).mean()

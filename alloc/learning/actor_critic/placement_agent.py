@@ -282,5 +282,15 @@ def likeliest(actor: nn.Module) -> Place:
 
 
 def held_streams(source: Streams, first_seed: int, count: int) -> list[Stream]:
-    """Return streams of seeds from one on."""
+    """Return streams of seeds from one on.
+
+    Parameters
+    ----------
+    source
+        Draws the streams.
+    first_seed
+        Seed of the first one; each next one has the next seed.
+    count
+        Number of streams, 0 or more.
+    """
     return [source(np.random.default_rng(first_seed + k)) for k in range(count)]

@@ -45,6 +45,13 @@ def best_round(asked: Asked, value: Value) -> tuple[float, tuple[tuple[int, ...]
 
     Exact, by dynamic programming over the hosts: what is left to place is a number of jobs of
     each class. Jobs that lower the sum are left waiting.
+
+    Parameters
+    ----------
+    asked
+        What runs on the hosts, and the jobs to place.
+    value
+        What a host is worth by its jobs of each class.
     """
     classes, hosts = asked.on_host.shape[1], [tuple(row) for row in asked.on_host.tolist()]
 

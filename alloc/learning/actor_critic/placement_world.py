@@ -138,6 +138,17 @@ def place_round(
 
     `on_host` is brought up to date. A job that fits nowhere waits without being asked for.
 
+    Parameters
+    ----------
+    on_host
+        What runs, shape (hosts, classes).
+    queue
+        Class of each job to place, in order.
+    most
+        Most jobs of a host.
+    place
+        Chooses a host for each.
+
     Raises
     ------
     SimulationError
@@ -179,7 +190,17 @@ class Run:
 
 
 def run_stream(stream: Stream, table: InterferenceTable, place: Place) -> Run:
-    """Run a stream to its end."""
+    """Run a stream to its end.
+
+    Parameters
+    ----------
+    stream
+        The jobs and the hosts.
+    table
+        Speeds of the classes beside each other.
+    place
+        Chooses a host for each job.
+    """
     on_host = np.zeros((stream.hosts, len(table.kinds)), np.int64)
     waiting: list[tuple[int, float, int]] = []
     running: list[tuple[int, float, int, int]] = []

@@ -1,4 +1,12 @@
-"""Episodes of an agent on the package's simulator."""
+"""Episodes of an agent on the package's simulator.
+
+Parameters
+----------
+instance
+    What is played.
+task
+    What the agent is trained for: its reward, and what the reward counts time in.
+"""
 
 from __future__ import annotations
 
@@ -65,7 +73,13 @@ class Reference:
 
 
 def refer(instance: Instance, task: Task, scheduler: Scheduler) -> Reference:
-    """Return what a scheduler earns on an instance."""
+    """Return what a scheduler earns on an instance.
+
+    Parameters
+    ----------
+    scheduler
+        The scheduler that it is compared against.
+    """
     unit_s = instance.slot_s or task.unit_s
     simulation = Simulation(instance, decider=scheduler.name)
     times, earned = [0.0], [0.0]
@@ -87,6 +101,15 @@ def play(
     reference: Reference | None = None,
 ) -> Played:
     """Play an episode to the end; what a reference earned, if given, is taken off the rewards.
+
+    Parameters
+    ----------
+    steps
+        The decision in steps.
+    choose
+        Chooses an action by observation and mask.
+    reference
+        What `refer` found on the same instance.
 
     Raises
     ------

@@ -71,5 +71,13 @@ def _draw(rng: np.random.Generator) -> Instance:
 
 
 def instances(first_seed: int = HELD_OUT_SEEDS[0], per_world: int = 2) -> tuple[Instance, ...]:
-    """Return instances of every world, from a seed on."""
+    """Return instances of every world, from a seed on.
+
+    Parameters
+    ----------
+    first_seed
+        Seed of the first of a world; each next one has the next seed.
+    per_world
+        Instances of each world, 0 or more.
+    """
     return tuple(world.make(first_seed + k) for world in WORLDS for k in range(per_world))

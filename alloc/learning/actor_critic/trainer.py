@@ -58,7 +58,15 @@ class Plan:
 
     @staticmethod
     def of_minutes(task: Task, minutes: float) -> Plan:
-        """Return a plan of about so many CPU minutes: the clock itself decides nothing."""
+        """Return a plan of about so many CPU minutes: the clock itself decides nothing.
+
+        Parameters
+        ----------
+        task
+            What is trained for; `step_s` is the time of an update.
+        minutes
+            CPU minutes, above 0; at least one update is made.
+        """
         updates = max(1, round(60 * minutes / task.step_s))
         return Plan(updates=updates, every=max(1, min(20, updates // 4)))
 

@@ -19,9 +19,10 @@ from alloc.schedulers.learned.kinds import feature_spec
 from alloc.schedulers.learned.pick_backfill import PickBackfill
 
 WINDOW = 16
+"""Waiting jobs in view, of the 40 of an episode: every one more is a row of each observation."""
 EPISODES = GangEpisodes(num_jobs=40, leaves=2, hosts_per_leaf=2, gpus_per_host=8, load=1.1)
 """Where it is trained: 40 rigid gangs of 1 to 16 GPUs on 32 GPUs, a little more than fits."""
-_GPUS = 32
+_GPUS = EPISODES.leaves * EPISODES.hosts_per_leaf * EPISODES.gpus_per_host
 UTILISATION = 5.0
 """What an hour of the whole cluster in use is worth, in hours that a job spends in the system."""
 
@@ -69,5 +70,13 @@ def two_level_task() -> Task:
 
 
 def instances(first_seed: int = HELD_OUT_SEEDS[0], count: int = 8) -> tuple[Instance, ...]:
-    """Return instances, from a seed on."""
+    """Return instances, from a seed on.
+
+    Parameters
+    ----------
+    first_seed
+        Seed of the first one; each next one has the next seed.
+    count
+        Number of instances, 0 or more.
+    """
     return tuple(EPISODES(np.random.default_rng(first_seed + k)) for k in range(count))

@@ -43,6 +43,7 @@ WORST = -4.0
 _FEWEST = 30
 """Ways in a leaf at least: of fewer the mean says little."""
 _LABEL_BATCH = 256
+"""Questions put to the network at once: each takes the room of the largest among them."""
 
 
 @dataclass(frozen=True)

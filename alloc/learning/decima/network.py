@@ -66,6 +66,17 @@ class GraphNetwork(nn.Module):
 
         From what `alloc.schedulers.learned.stage_graph_features` states. Any axes may stand in
         front of all.
+
+        Parameters
+        ----------
+        stages, jobs, ways
+            Features, shape (stages, features), (jobs, features) and (ways, features).
+        follows
+            1 where the stage of a column waits for that of a row, else 0, shape (stages, stages).
+        stages_of
+            1 where a stage is of a job, else 0, shape (jobs, stages).
+        stage_of
+            1 where a way starts a stage, else 0, shape (ways, stages).
         """
         own = self.embed(stages)
         seen = own

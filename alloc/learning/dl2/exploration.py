@@ -37,7 +37,15 @@ class Exploration:
         """Forget what was done before; called before each trace."""
 
     def begin_slot(self, rng: np.random.Generator, update: int) -> None:
-        """Prepare for a slot, after so many updates of reinforcement learning."""
+        """Prepare for a slot, after so many updates of reinforcement learning.
+
+        Parameters
+        ----------
+        rng
+            Draws what the slot needs.
+        update
+            Updates made so far, 0 or more.
+        """
 
     def choose(
         self, drawn: int, columns: Sequence[Given], chances: Chances, rng: np.random.Generator
@@ -224,7 +232,15 @@ class EpsilonGreedy(Exploration):
 
 
 def exploration(name: str, share: float) -> Exploration:
-    """Return an exploration by name, see `DL2Settings`."""
+    """Return an exploration by name, see `DL2Settings`.
+
+    Parameters
+    ----------
+    name
+        One of those of `DL2Settings.exploration`.
+    share
+        Probability that ``poor-states`` corrects, 0 to 1; the others do not use it.
+    """
     if name == "rules":
         return Rules()
     if name == "poor-states":

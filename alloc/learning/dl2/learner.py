@@ -57,6 +57,13 @@ class Learner:
         """Take one update of actor and critic; return what was measured, and the errors.
 
         Without a critic the mean reward is the baseline.
+
+        Parameters
+        ----------
+        batch
+            Samples of a replay.
+        mean_reward
+            Mean of the rewards kept, the baseline.
         """
         states = self._window(batch.states)
         errors = batch.rewards - mean_reward

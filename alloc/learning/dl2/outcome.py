@@ -74,6 +74,13 @@ def outcome_of(trainer: DL2Trainer, hours: float) -> DL2Outcome:
     """Judge a training that is over, and took so many CPU hours, on the held-out traces.
 
     The checker checks every schedule.
+
+    Parameters
+    ----------
+    trainer
+        The training, with the seed and the settings that name it.
+    hours
+        CPU hours, 0 or more.
     """
     settings = trainer.dl2
     traces = settings.world.held_out(settings.held_out_traces)

@@ -90,7 +90,23 @@ class Replay:
         next_state: Floats | None = None,
         over: bool = False,
     ) -> None:
-        """Store the samples of a slot, which share their reward."""
+        """Store the samples of a slot, which share their reward.
+
+        Parameters
+        ----------
+        states
+            Flat observations, shape (samples, inputs).
+        targets
+            Probabilities, or labels, shape (samples, actions).
+        actions
+            Number of the action taken, shape (samples,).
+        reward
+            What the slot was worth.
+        next_state
+            First observation of the next slot, shape (inputs,), where a critic looks ahead.
+        over
+            Whether no slot came after.
+        """
         kept = self._arrays
         for first in range(0, len(states), self.capacity):
             part = slice(first, first + self.capacity)
@@ -106,11 +122,27 @@ class Replay:
             self.num_stored += count
 
     def draw(self, count: int, rng: np.random.Generator) -> Batch:
-        """Draw samples."""
+        """Draw samples.
+
+        Parameters
+        ----------
+        count
+            Samples, 1 to the capacity; the replay is full.
+        rng
+            Draws them.
+        """
         return self._batch(rng.choice(self.capacity, count, replace=False), np.ones(count))
 
     def learn(self, index: npt.NDArray[np.int64], errors: npt.NDArray[np.float64]) -> None:
-        """Take note of how far off the critic was on samples; means nothing here."""
+        """Take note of how far off the critic was on samples; means nothing here.
+
+        Parameters
+        ----------
+        index
+            Places of the samples, as `Batch.places` has them, shape (samples,).
+        errors
+            What came of each less what the critic had said, shape (samples,).
+        """
 
     def state(self) -> dict[str, Any]:
         """Return all that is kept, as tensors and numbers."""

@@ -79,7 +79,14 @@ class Collector:
     def play_slot(self, forward: Forward, rng: np.random.Generator, update: int) -> SlotSamples:
         """Play one slot of a policy, after so many updates of reinforcement learning.
 
-        The generator draws the actions and the coins of exploration.
+        Parameters
+        ----------
+        forward
+            The policy: logits of an observation.
+        rng
+            Draws the actions and the coins of exploration.
+        update
+            Updates made so far, 0 or more.
         """
         episode, explore = self._episode, self._exploration
         slot = episode.slot
@@ -113,6 +120,13 @@ def distribution(logits: Floats, mask: npt.NDArray[np.bool_]) -> Floats | None:
 
     As in the released code the softmax is taken over all actions, and then masked and renormalised:
     where a masked action has all the probability, none is left.
+
+    Parameters
+    ----------
+    logits
+        Unnormalised log-probability of each action, shape (actions,).
+    mask
+        Whether an action is allowed, shape (actions,).
     """
     chances = np.exp(logits - logits.max()) * mask
     total = float(chances.sum())
@@ -120,7 +134,15 @@ def distribution(logits: Floats, mask: npt.NDArray[np.bool_]) -> Floats | None:
 
 
 def draw(chances: Floats, rng: np.random.Generator) -> int:
-    """Return an action drawn from probabilities, by inversion on a grid."""
+    """Return an action drawn from probabilities, by inversion on a grid.
+
+    Parameters
+    ----------
+    chances
+        Probability of each action, shape (actions,).
+    rng
+        Draws one number.
+    """
     mark = int(1 + rng.random() * (DRAW_GRID - 1)) / DRAW_GRID
     ladder = chances.cumsum(dtype=np.float64)
     action = int(ladder.searchsorted(mark * ladder[-1], side="right"))
@@ -160,7 +182,14 @@ class Player:
     ) -> list[float]:
         """Return the mean completion time of a policy on each of some traces, slots.
 
-        The generator draws the actions; None takes the likeliest.
+        Parameters
+        ----------
+        forward
+            The policy: logits of a batch of observations.
+        instances
+            The traces, at most as many as the player was made for.
+        rng
+            Draws the actions; None takes the likeliest.
         """
         count = len(instances)
         episodes = self._episodes[:count]

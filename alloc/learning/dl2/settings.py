@@ -25,7 +25,7 @@ Reward = Literal["progress", "jobs-in-system", "weighted-jct", "completions"]
 """Rewards of a slot; `alloc.learning.environments.REWARDS`."""
 
 
-def require_known(name: str, known: Collection[str], what: str) -> None:
+def _require_known(name: str, known: Collection[str], what: str) -> None:
     """Refuse a name that is not among those known; `what` it is begins the sentence."""
     if name not in known:
         raise InstanceError(
@@ -153,7 +153,7 @@ class DL2Settings:
                 raise InstanceError(f"{where}: {name} is {value:g}; it must be 0 to 1.")
         texts = {"exploration": Exploration, "supervised_loss": SupervisedLoss, "reward": Reward}
         for name, kinds in texts.items():
-            require_known(getattr(self, name), get_args(kinds), f"{where}: {name}")
+            _require_known(getattr(self, name), get_args(kinds), f"{where}: {name}")
         wrong = ""
         if not self.hidden or min(self.hidden) < 1:
             wrong = f"hidden is {self.hidden}; give one width or more, each 1 or more."
@@ -287,9 +287,9 @@ def preset(name: str, *ablations: str, **changes: Any) -> DL2Settings:
     """
     chosen: dict[str, Any] = {}
     for ablation in ablations:
-        require_known(ablation, ABLATIONS, "DL2 ablation")
+        _require_known(ablation, ABLATIONS, "DL2 ablation")
         chosen |= ABLATIONS[ablation]
-    require_known(name, PRESETS, "DL2 preset")
+    _require_known(name, PRESETS, "DL2 preset")
     return changed(PRESETS[name], chosen | changes)
 
 
@@ -297,6 +297,13 @@ def changed(settings: DL2Settings, changes: Mapping[str, Any]) -> DL2Settings:
     """Return settings with some fields changed; ``world.NAME`` is a field of the world.
 
     Plain JSON values will do.
+
+    Parameters
+    ----------
+    settings
+        What the others are taken from.
+    changes
+        New values by name of the field.
 
     Raises
     ------

@@ -91,7 +91,15 @@ class DL2World:
         return replace(drawn, jobs=jobs, topology=_cluster(self.num_hosts))
 
     def training(self, seed: int, index: int) -> Instance:
-        """Return a trace to train on: number `index` of a training seed."""
+        """Return a trace to train on: number `index` of a training seed.
+
+        Parameters
+        ----------
+        seed
+            Seed of the training, 0 or more.
+        index
+            Number of the trace, 0 or more.
+        """
         return self.trace(TRAINING_SEEDS[(seed * _SPAN + index) % len(TRAINING_SEEDS)])
 
     def validation(self, count: int) -> tuple[Instance, ...]:

@@ -202,7 +202,19 @@ def begin(
     rng: np.random.Generator,
     options: dict[str, Any] | None = None,
 ) -> None:
-    """Begin an episode on the next instance, or on the one in the options."""
+    """Begin an episode on the next instance, or on the one in the options.
+
+    Parameters
+    ----------
+    episode
+        What is begun anew.
+    episodes
+        Draws the instances.
+    rng
+        Draws the instance and the seed of its simulation.
+    options
+        Those of `reset`: ``instance`` is the instance to play.
+    """
     given = (options or {}).get("instance")
     if given is not None and not isinstance(given, Instance):
         raise InstanceError(

@@ -49,7 +49,15 @@ class EpisodeRules:
         reward_function(self.reward)
 
     def simulation(self, instance: Instance, seed: int) -> Simulation:
-        """Return the simulation of an episode."""
+        """Return the simulation of an episode.
+
+        Parameters
+        ----------
+        instance
+            What is played.
+        seed
+            Draws the errors of work and rates, and what schedulers draw.
+        """
         return Simulation(
             instance,
             knowledge=self.knowledge,
@@ -92,6 +100,13 @@ class Episode(Generic[S]):
 
     def begin(self, instance: Instance, seed: int) -> None:
         """Begin an episode.
+
+        Parameters
+        ----------
+        instance
+            What is played.
+        seed
+            As in `EpisodeRules.simulation`.
 
         Raises
         ------

@@ -160,6 +160,15 @@ def decisions(
     """Let a scheduler take all decisions of a simulation that has not begun; it is reset first.
 
     Yields the time of each decision, seconds, and what came of it, `unit_s` as in `Elapsed`.
+
+    Parameters
+    ----------
+    simulation
+        One that has not begun.
+    scheduler
+        Takes the decisions.
+    unit_s
+        What rewards count time in, seconds, above 0.
     """
     clock = Clock(simulation, unit_s)
     scheduler.reset()

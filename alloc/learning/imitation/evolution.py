@@ -19,7 +19,15 @@ def get_weights(parameters: Sequence[nn.Parameter]) -> Array:
 
 
 def set_weights(parameters: Sequence[nn.Parameter], weights: Array) -> None:
-    """Set parameters from one vector."""
+    """Set parameters from one vector.
+
+    Parameters
+    ----------
+    parameters
+        The parameters, in the order of `get_weights`.
+    weights
+        All their elements, shape (elements,).
+    """
     at = 0
     with torch.no_grad():
         for parameter in parameters:
@@ -84,7 +92,15 @@ class Adam:
         self.count = 0
 
     def step(self, weights: Array, gradient: Array) -> Array:
-        """Return the weights after a step against the gradient."""
+        """Return the weights after a step against the gradient.
+
+        Parameters
+        ----------
+        weights
+            The weights, shape (elements,).
+        gradient
+            How the cost grows with each, shape (elements,).
+        """
         self.count += 1
         self.mean = 0.9 * self.mean + 0.1 * gradient
         self.square = 0.99 * self.square + 0.01 * gradient**2

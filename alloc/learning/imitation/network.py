@@ -60,6 +60,11 @@ class SetPolicy(nn.Module):
         From their features, shape (jobs, features) and (resources, features), come alpha, beta,
         gamma of each job, shape (jobs, 3), and the price per job of each resource of the whole
         cluster.
+
+        Parameters
+        ----------
+        jobs, resources
+            Features as `alloc.schedulers.learned.job_set_features` states them, one row each.
         """
         return self.answer(jobs, resources, None)
 
@@ -68,8 +73,12 @@ class SetPolicy(nn.Module):
     ) -> tuple[Tensor, Tensor]:
         """Return what `forward` does, for rounds in a batch too.
 
-        Any axes may stand in front; `absent` says which rows of `jobs` only fill the batch, shape
-        (..., jobs), None: none.
+        Parameters
+        ----------
+        jobs, resources
+            As of `forward`; any axes may stand in front.
+        absent
+            Whether a row only fills the batch, shape (..., jobs); None: none does.
         """
         seen = self.embed((jobs - self.centre) * self.scale)
         asked = self.ask(seen)

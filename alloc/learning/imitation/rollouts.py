@@ -122,7 +122,19 @@ def label_rounds(
     rate: float,
     guidance: float,
 ) -> list[LabelledRound]:
-    """Return the labelled rounds of one simulation, see `Pupil`."""
+    """Return the labelled rounds of one simulation, see `Pupil`.
+
+    Parameters
+    ----------
+    network, teacher
+        The policy, and what labels rounds.
+    world, seed
+        What is simulated.
+    rng
+        Draws which rounds are labelled, and in which the teacher decides.
+    rate, guidance
+        Chances of the two, 0 to 1, as in `Pupil`.
+    """
     pupil = Pupil(network, teacher, rate, guidance, rng)
     _run(world, world.make(seed), cast(Scheduler, pupil), seed)
     return pupil.labelled

@@ -54,7 +54,17 @@ class LabelledRound:
 def label(
     round_: JobSetRound, choice: npt.NDArray[np.float64], prices: npt.NDArray[np.float64]
 ) -> LabelledRound:
-    """Return a round with its label, `choice` and `prices` as in `LabelledRound`."""
+    """Return a round with its label.
+
+    Parameters
+    ----------
+    round_
+        The round as the network sees it.
+    choice
+        Chance of each column, and in the last place of none, shape (jobs, C + 1).
+    prices
+        Price of the whole cluster's resource, slots, shape (resources,).
+    """
     ones = np.eye(TERMS)
     terms = [round_.utilities(np.broadcast_to(one, (len(round_.views), TERMS))) for one in ones]
     return LabelledRound(
@@ -68,7 +78,15 @@ def label(
 
 
 def save_rounds(path: Path, rounds: Sequence[LabelledRound]) -> None:
-    """Write labelled rounds to one file, as a whole."""
+    """Write labelled rounds to one file, as a whole.
+
+    Parameters
+    ----------
+    path
+        The file; one that is there is replaced.
+    rounds
+        What it holds, in this order.
+    """
     names = [field.name for field in fields(LabelledRound)]
     save_arrays(path, {f"{k}/{n}": getattr(r, n) for k, r in enumerate(rounds) for n in names})
 
@@ -85,7 +103,15 @@ def load_rounds(path: Path) -> list[LabelledRound]:
 
 
 def save_arrays(path: Path, arrays: Mapping[str, Any]) -> None:
-    """Write arrays to one file, as a whole."""
+    """Write arrays to one file, as a whole.
+
+    Parameters
+    ----------
+    path
+        The file; one that is there is replaced.
+    arrays
+        What it holds, by name.
+    """
     buffer = io.BytesIO()
     np.savez_compressed(buffer, **arrays)
     write_bytes(path, buffer.getvalue())
@@ -95,6 +121,15 @@ def load_arrays(
     path: Path, what: str, read: Callable[[Mapping[str, npt.NDArray[Any]]], Labels]
 ) -> Labels:
     """Return what `read` makes of the arrays of a file.
+
+    Parameters
+    ----------
+    path
+        The file.
+    what
+        What it should hold, for the message.
+    read
+        Makes of the arrays, by name, what is returned.
 
     Raises
     ------
@@ -166,6 +201,9 @@ TEMPERATURE = 0.25
 PRICE_WEIGHT = 0.3
 """Weight of the error in the prices beside that in the choices."""
 _UNAFFORDABLE = -1e6
+"""Score of a column that only fills the array: its chance is 0, and unlike minus infinity the score
+times a chance of 0 is 0.
+"""
 
 
 def imitation_loss(network: SetPolicy, batch: Batch) -> tuple[Tensor, Tensor]:
@@ -174,6 +212,13 @@ def imitation_loss(network: SetPolicy, batch: Batch) -> tuple[Tensor, Tensor]:
     Every job chooses among its columns and nothing by a softmax of the scores under the network's
     own prices; the loss is the cross entropy to the optimal choice, which may be a mixture (the
     linear optimum splits a few jobs), plus the squared error of the logarithm of prices.
+
+    Parameters
+    ----------
+    network
+        The network in training.
+    batch
+        Labelled rounds, filled up to one size.
     """
     worth, per_job = network.answer(batch.jobs, batch.resources, batch.absent)
     here = ~batch.absent

@@ -1,4 +1,12 @@
-"""Teachers: the optimum of a round, and of all rounds to come, as labels for the jobs in it."""
+"""Teachers: the optimum of a round, and of all rounds to come, as labels for the jobs in it.
+
+Parameters
+----------
+state
+    What a scheduler sees at the start of the round.
+round_
+    Its jobs, as the network sees them.
+"""
 
 from __future__ import annotations
 

@@ -64,11 +64,15 @@ _FIRST_GUIDANCE = 0.5
 _UPDATES = 200
 """Gradient updates after each iteration of DAgger."""
 _BATCH = 32
+"""Rounds of a gradient update: more make it steadier, and slower in proportion."""
 _RATES = {"round": 3e-3, "horizon": 3e-3}
+# The last stage trades CPU time against noise: a step takes 2 * 8 * 4 simulations.
 _PAIRS = 8
 _INSTANCES = 4
 _SPREAD = 0.05
+"""Standard deviation of the changes of weights: smaller ones change no decision, and so no cost."""
 _EVOLUTION_RATE = 0.01
+"""Most that a step moves a weight, about: a fifth of `_SPREAD`, within which costs were seen."""
 _VALIDATE_EVERY = 10
 """Updates of evolution between validations; an iteration of DAgger always ends with one."""
 

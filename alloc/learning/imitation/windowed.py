@@ -279,7 +279,15 @@ def play(
 
 
 def targets_of(teacher: Scheduler, state: ClusterState) -> dict[str, tuple[int, int]]:
-    """Return the workers and PSs that a teacher gives each job in a slot."""
+    """Return the workers and PSs that a teacher gives each job in a slot.
+
+    Parameters
+    ----------
+    teacher
+        A scheduler that sees all.
+    state
+        What it sees; the pool is empty afterwards.
+    """
     decision = teacher.decide(state)
     # The window begins from the empty cluster, like the teacher.
     state.pool.reset()
@@ -287,7 +295,15 @@ def targets_of(teacher: Scheduler, state: ClusterState) -> dict[str, tuple[int, 
 
 
 def next_step(slot: WindowSlot, targets: dict[str, tuple[int, int]]) -> int:
-    """Return the action that leads the jobs in view on towards their targets, or ends the slot."""
+    """Return the action that leads the jobs in view on towards their targets, or ends the slot.
+
+    Parameters
+    ----------
+    slot
+        The decision in steps, as far as it is taken.
+    targets
+        Workers and PSs of each job, by id.
+    """
     in_view = {job.view.id: job for job in slot.columns}
     grant = next(by_gain(in_view, targets), None)
     if grant is None:
@@ -306,7 +322,15 @@ def join(parts: list[Shown]) -> Shown:
 
 
 def save_shown(path: Path, shown: Shown) -> None:
-    """Write labelled states to a file, as a whole."""
+    """Write labelled states to a file, as a whole.
+
+    Parameters
+    ----------
+    path
+        The file; one that is there is replaced.
+    shown
+        The labelled states.
+    """
     save_arrays(path, vars(shown))
 
 

@@ -25,12 +25,31 @@ class Earned:
 
 
 def weights_of(instance: Instance, reward: AuditedReward) -> np.ndarray:
-    """Return what each job counts in the mean completion time."""
+    """Return what each job counts in the mean completion time.
+
+    Parameters
+    ----------
+    instance
+        The jobs.
+    reward
+        Says whether their weights count.
+    """
     return np.array([job.weight if reward.weighted else 1.0 for job in instance.jobs])
 
 
 def earn(instance: Instance, scheduler: Scheduler, reward: AuditedReward, seed: int = 0) -> Earned:
     """Run a scheduler with exact knowledge, and count what it earns.
+
+    Parameters
+    ----------
+    instance
+        What is played; it has slots.
+    scheduler
+        Takes the decisions.
+    reward
+        What a slot is worth, and its discount.
+    seed
+        Draws what the scheduler draws.
 
     Raises
     ------

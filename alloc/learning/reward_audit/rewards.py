@@ -129,6 +129,13 @@ of that slot and looks no further.
 def audited_reward(name: str, gamma: float | None = None) -> AuditedReward:
     """Return a reward by name, with another discount if one is given.
 
+    Parameters
+    ----------
+    name
+        One of `AUDITED`.
+    gamma
+        Discount of a slot, 0 to 1; None: that of the reward.
+
     Raises
     ------
     InstanceError

@@ -13,6 +13,8 @@ from alloc.solving.round.method import optimise_round
 from alloc.workload import Job
 
 _GAP = 1e-9
+"""Relative gap of the optimum of a slot: a choice worth a little less is no maximiser of a reward;
+what is below is rounding."""
 
 
 class SlotMaximiser:

@@ -14,7 +14,15 @@ from alloc.workload import Configuration
 
 
 def unfit(topology: Topology, configurations: tuple[Configuration, ...]) -> str | None:
-    """Return why the smallest configuration fits the empty cluster not, or None if some does."""
+    """Return why the smallest configuration fits the empty cluster not, or None if some does.
+
+    Parameters
+    ----------
+    topology
+        The cluster, all of it free.
+    configurations
+        Ways to run one job, at least one; those with rate 0 are left out.
+    """
     # Most tables begin with a small one that fits; to sort asks each for its demand.
     if configurations[0].rate > 0 and misfit(topology, configurations[0]) is None:
         return None

@@ -98,7 +98,15 @@ class Downtime:
         return None
 
     def next_failure_s(self, tasks: Iterable[TaskPlacement], after_s: float) -> float:
-        """Return when the first host of some tasks goes down after a time; infinite: never."""
+        """Return when the first host of some tasks goes down after a time; infinite: never.
+
+        Parameters
+        ----------
+        tasks
+            Tasks of one gang.
+        after_s
+            Time, seconds; an outage that begins just then is not meant.
+        """
         found = float("inf")
         for task in tasks if self._starts else ():
             starts = self._starts.get(task.host, ())
@@ -110,6 +118,13 @@ class Downtime:
         """Return whether a host of some tasks goes down at that very time.
 
         A run that ends then has failed: a gang stops as a whole with the first of its hosts.
+
+        Parameters
+        ----------
+        tasks
+            Tasks of one gang.
+        at_s
+            Time, seconds, compared exactly.
         """
         for task in tasks if self._starts else ():
             starts = self._starts.get(task.host, ())

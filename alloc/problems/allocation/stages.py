@@ -73,7 +73,15 @@ def ends_of_jobs(instance: Instance, ends_s: Mapping[str, float | None]) -> dict
 def starts_of_jobs(
     instance: Instance, starts_s: Mapping[str, float | None]
 ) -> dict[str, float | None]:
-    """Return when each job first ran: with the first of its stages, seconds, or None."""
+    """Return when each job first ran: with the first of its stages, seconds, or None.
+
+    Parameters
+    ----------
+    instance
+        The jobs, as they were before `unfolded`.
+    starts_s
+        When each job of the instance unfolded first ran, seconds, by id; None: never.
+    """
     if instance.unfolded is instance:
         return {job.id: starts_s.get(job.id) for job in instance.jobs}
     found: dict[str, float | None] = {}

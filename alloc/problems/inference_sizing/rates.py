@@ -1,4 +1,18 @@
-"""What replicas of a model sustain in a problem, and what may fail at once."""
+"""What replicas of a model sustain in a problem, and what may fail at once.
+
+Parameters
+----------
+problem
+    The models, periods, pools and types of GPU.
+model
+    A model of the problem.
+period
+    Position of a period in the problem.
+option
+    How a replica of the model runs.
+batch_cap
+    Largest batch of a replica, one of `option.batches`.
+"""
 
 from __future__ import annotations
 
@@ -62,7 +76,13 @@ def group_rate(
     batch_cap: int,
     replicas: int,
 ) -> float:
-    """Return the largest rate, requests/s, at which replicas keep every goal of the model."""
+    """Return the largest rate, requests/s, at which replicas keep every goal of the model.
+
+    Parameters
+    ----------
+    replicas
+        Replicas in the group, 0 or more.
+    """
     place = (model.name, problem.periods[period].name, option.key)
     factor = problem.factors.get(place, 1.0)
     return factor * sustainable_rate(load_of(model, period, option, batch_cap), replicas)
@@ -115,7 +135,15 @@ def _host_losses(problem: InferenceProblem, model: ServedModel) -> Iterable[Loss
 
 
 def fullest(sizes: Sequence[int], room: int) -> list[tuple[int, ...]]:
-    """Return the ways to fill a host with things of these sizes to which nothing can be added."""
+    """Return the ways to fill a host with things of these sizes to which nothing can be added.
+
+    Parameters
+    ----------
+    sizes
+        What each kind of thing takes, 1 or more.
+    room
+        What the host offers, in the same unit, 0 or more.
+    """
     ranges = [range(room // size + 1) for size in sizes]
     ways = []
     for counts in itertools.product(*ranges):

@@ -69,7 +69,13 @@ class RequestStream:
         return float(gaps.var()) / mean**2 if mean > 0 else 1.0
 
     def between(self, start_s: float, end_s: float) -> RequestStream:
-        """Return the requests that arrive from `start_s` on and before `end_s`."""
+        """Return the requests that arrive from `start_s` on and before `end_s`.
+
+        Parameters
+        ----------
+        start_s, end_s
+            Times, seconds.
+        """
         here = (self.arrival_s >= start_s) & (self.arrival_s < end_s)
         return RequestStream(
             self.arrival_s[here], self.input_tokens[here], self.output_tokens[here], self.kind[here]

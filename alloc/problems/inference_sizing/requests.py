@@ -18,7 +18,9 @@ QUANTILES = (0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99, 0
 """Edges of the bins in which distributions of tokens are kept: narrow where percentiles look."""
 
 _SHARES_SUM = 1e-6
+"""How far from 1 shares may sum: with seven digits they pass, with two they do not."""
 _MAX_TOKENS = 100_000_000
+"""Tokens of one request: no context window holds as many, so more are surely those of a day."""
 
 
 @dataclass(frozen=True)
@@ -252,7 +254,15 @@ class RequestClass:
 
 
 def require_tokens(value: float, where: str, field: str) -> None:
-    """Refuse token counts below 1 or beyond belief."""
+    """Refuse token counts below 1 or beyond belief.
+
+    Parameters
+    ----------
+    value
+        Tokens of one request.
+    where, field
+        Whose number it is and what it is called, for the message.
+    """
     if not value >= 1:
         raise InstanceError(f"{where}: {field} is {value:g}; it must be 1 or more.")
     if value > _MAX_TOKENS:

@@ -22,7 +22,9 @@ OptionKey = tuple[str, int, int]
 """GPU type, tensor-parallel and pipeline-parallel degree: names an option of a model."""
 
 _MAX_BATCH = 4096
+"""Requests in a batch: no table of a server goes as far, and a larger number is one of tokens."""
 _MAX_FAILURES = 4
+"""Failures at once: losses are listed one by one, and each failure more multiplies their number."""
 
 
 @dataclass(frozen=True)
@@ -219,7 +221,15 @@ def option_label(key: OptionKey) -> str:
 
 
 def require_unique(names: Iterable[str], where: str, noun: str) -> None:
-    """Refuse a name that appears twice."""
+    """Refuse a name that appears twice.
+
+    Parameters
+    ----------
+    names
+        Names that must differ.
+    where, noun
+        Who has the names, and what they are names of, for the message.
+    """
     twice = [name for name, count in Counter(names).items() if count > 1]
     if twice:
         raise InstanceError(f'{where}: has {noun} "{twice[0]}" twice; rename or drop one.')
@@ -239,6 +249,15 @@ N = TypeVar("N", bound=Named)
 
 def named(items: Sequence[N], name: str, noun: str) -> N:
     """Return the item of a name.
+
+    Parameters
+    ----------
+    items
+        Things with a name each, no two with the same.
+    name
+        The one that is asked for.
+    noun
+        What they are, for the message.
 
     Raises
     ------

@@ -17,6 +17,19 @@ step (taken whole) and the prompt's own X; the time per output token is the stre
 its tokens, inverse Gaussian with the two moments above. Simulation tells how far this is off
 (`alloc.simulation.serving`).
 
+Parameters
+----------
+load
+    What is asked of a replica, whatever the rate.
+replicas
+    Replicas in the group, 1 or more.
+rate_per_s
+    Requests to the whole group, per second, 0 or more.
+kind
+    A class of requests that is present in the load.
+goal
+    Seconds that a share of the class must keep.
+
 References
 ----------
 .. [1] G.-I. Yu et al., "Orca: A Distributed Serving System for Transformer-Based Generative
@@ -202,6 +215,11 @@ def tpot_misses(
     """Return the share of a class that takes longer per output token than a goal.
 
     Nothing but the prompts per second at a replica matters.
+
+    Parameters
+    ----------
+    prompt_rate_per_s
+        Prompts at one replica, per second, 0 or more.
     """
     m = load.moments
     idle = 1 - prompt_rate_per_s * m.prompt_s
@@ -307,7 +325,15 @@ def _most_stable(load: Load) -> float:
 
 
 def prompt_s(option: ReplicaOption, tokens: int) -> float:
-    """Return how long a prompt takes by itself, seconds."""
+    """Return how long a prompt takes by itself, seconds.
+
+    Parameters
+    ----------
+    option
+        How the replica runs.
+    tokens
+        Input tokens of the prompt, 1 or more.
+    """
     return option.prefill_overhead_s + tokens / option.prefill_tokens_per_s
 
 
@@ -316,6 +342,15 @@ def batch_memory_mib(model: ServedModel, batch: int, mix: Sequence[float]) -> fl
 
     Weights, and the KV cache of the batch's mean tokens and three standard deviations more, or of
     the single largest request.
+
+    Parameters
+    ----------
+    model
+        Its weights, and the memory of a token in the KV cache.
+    batch
+        Requests in the batch, 1 or more.
+    mix
+        Share of each class of the model among the requests, from 0 to 1, sum 1.
     """
     present = [(p, c) for p, c in zip(mix, model.classes, strict=True) if p > 0]
     mean = sum(p * (c.inputs.mean + c.outputs.mean) for p, c in present)

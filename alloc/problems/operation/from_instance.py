@@ -146,7 +146,7 @@ def _operation_job(
     for name, host in hosts.items():
         times: list[float | None] = [None] * host.num_gpus
         for configuration in job.configurations:
-            gpus = gpus_on(configuration, host)
+            gpus = _gpus_on(configuration, host)
             if gpus is not None and configuration.rate > 0:
                 time, known = job.work_left / configuration.rate, times[gpus - 1]
                 times[gpus - 1] = time if known is None else min(known, time)
@@ -167,7 +167,7 @@ def _operation_job(
     )
 
 
-def gpus_on(configuration: Configuration, host: HostType) -> int | None:
+def _gpus_on(configuration: Configuration, host: HostType) -> int | None:
     """Return the whole GPUs that a configuration takes on one host, or None if it does not fit.
 
     Its CPU and memory must be within the share of the host that goes with its GPUs: then jobs fit
@@ -198,7 +198,7 @@ def _running(
             continue
         kind, number = ids[next(iter(hosts))]
         host = next(t for t in instance.topology.host_types if t.name == kind)
-        gpus = gpus_on(instance.job(running.job).configurations[running.configuration], host)
+        gpus = _gpus_on(instance.job(running.job).configurations[running.configuration], host)
         if gpus is not None:
             found.append(RunningJob(running.job, f"{kind}-{number}", kind, gpus))
     return tuple(found)

@@ -82,7 +82,17 @@ class OperationStream:
     def decision(
         self, now_s: float, jobs: tuple[OperationJob, ...], **changes: Any
     ) -> OperationProblem:
-        """Return the decision to take at a time about some jobs."""
+        """Return the decision to take at a time about some jobs.
+
+        Parameters
+        ----------
+        now_s
+            When it is taken, seconds.
+        jobs
+            Those that wait or run by then.
+        **changes
+            More fields of the `OperationProblem`.
+        """
         return OperationProblem(
             self.name,
             self.types,

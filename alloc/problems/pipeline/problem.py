@@ -21,6 +21,7 @@ from alloc.units import (
 from alloc.workload.parallelism import Parallelism
 
 _BYTES_PER_MIB = 1024**2
+"""Bytes in one MiB."""
 _MAX_LAYERS = 5_000
 """Layers of which every two are compared in some 200 MB, and half a second a stage."""
 _MAX_PASSES = 4_000_000

@@ -1,4 +1,14 @@
-"""What quotas achieve: measures of what tenants get, and the rule by which cohorts share."""
+"""What quotas achieve: measures of what tenants get, and the rule by which cohorts share.
+
+Parameters
+----------
+problem
+    The tenants, their demand by scenario and period, the capacity and the goal.
+served_milli
+    What the tenants get, milli-GPU, shape (scenarios, periods, tenants, types).
+quota_milli
+    Their quotas, milli-GPU, shape (tenants, types).
+"""
 
 from __future__ import annotations
 
@@ -49,7 +59,7 @@ def coverage(problem: QuotaProblem, served_milli: Array) -> Array:
     return found
 
 
-def quota_cost(problem: QuotaProblem, quota_milli: Array) -> float:
+def _quota_cost(problem: QuotaProblem, quota_milli: Array) -> float:
     """Return the price of an hour of all quotas."""
     prices = np.array([capacity.price_per_gpu_hour for capacity in problem.capacity])
     return float(quota_milli.sum(axis=0) @ prices) / MILLI
@@ -66,7 +76,7 @@ def goal_value(problem: QuotaProblem, quota_milli: Array, served_milli: Array) -
     if problem.goal == "expected_shortfall":
         return shortfall_gpu_h(problem, served_milli)
     if problem.goal == "least_quota":
-        return quota_cost(problem, quota_milli)
+        return _quota_cost(problem, quota_milli)
     return float(level_of(problem, served_milli).min())
 
 
@@ -87,7 +97,7 @@ def rounding(problem: QuotaProblem, quota_milli: Array, served_milli: Array) -> 
         What the tenants get, shape (scenarios, periods, tenants, types).
     """
     if problem.goal == "least_quota":
-        return _SUMS * quota_cost(problem, quota_milli)
+        return _SUMS * _quota_cost(problem, quota_milli)
     asked = np.einsum("sp,spig->i", problem.weights_h, problem.demand_milli)
     if problem.goal == "expected_shortfall":
         worth = np.array([tenant.weight for tenant in problem.tenants]) / MILLI
@@ -99,7 +109,13 @@ def rounding(problem: QuotaProblem, quota_milli: Array, served_milli: Array) -> 
 
 
 def plan_rounding(problem: QuotaProblem, plan: QuotaPlan) -> float:
-    """Return by how much rounding may move the value of a plan."""
+    """Return by how much rounding may move the value of a plan.
+
+    Parameters
+    ----------
+    plan
+        Quotas, and what they serve in each scenario.
+    """
     return rounding(problem, plan.quota_milli(problem), plan.served_milli(problem))
 
 

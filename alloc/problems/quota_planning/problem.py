@@ -30,6 +30,7 @@ GOALS: tuple[QuotaGoal, ...] = (
     "least_quota",
 )
 _PROBABILITIES_SUM = 1e-6
+"""How far from 1 probabilities may sum: with seven digits they pass, with two they do not."""
 _MAX_RATIO = 1e9
 """Largest ratio of two weights or prices: double precision proves sums to a share of 1e-12, and of
 what counts least a thousandth still has to be seen beside what counts most."""

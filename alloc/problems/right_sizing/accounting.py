@@ -1,6 +1,13 @@
 """Accounting: what a plan has in service, needs, draws and costs, from the problem alone.
 
 Plain Python and numpy; the checker, the solver's answer and the reports all use it.
+
+Parameters
+----------
+problem
+    What can be had, what must be served, and within which limits.
+plan
+    Orders, rentals and shares of classes; its names must be those of the problem.
 """
 
 from __future__ import annotations
@@ -73,7 +80,13 @@ class PlanAccount:
 
 
 def account(problem: PlanningProblem, plan: Plan, bands: Bands | None = None) -> PlanAccount:
-    """Return what a plan comes to; its names must be those of the problem."""
+    """Return what a plan comes to; its names must be those of the problem.
+
+    Parameters
+    ----------
+    bands
+        The bands of hours of the problem, if they are known already.
+    """
     return _Ledger(problem, plan, bands_of(problem) if bands is None else bands).close()
 
 
@@ -109,6 +122,11 @@ def usable_gpus(problem: PlanningProblem, hosts: dict[Place, Array]) -> dict[Pla
 
     With spare hosts, those larger than a size may be left out of account, if that pays: the spare
     hosts are as large as the largest one counted.
+
+    Parameters
+    ----------
+    hosts
+        Hosts of each (offer, site), shape (quarters,).
     """
     sizes: dict[Place, dict[int, Array]] = defaultdict(dict)
     for (name, site), count in hosts.items():

@@ -34,6 +34,7 @@ from alloc.workload.queueing import wait_in_queue
 _MAX_SERVERS = 1000
 """Beyond it a few more servers hardly matter; fewer than there are is on the safe side."""
 _STEPS = 40
+"""Halvings of a load between 0 and 1: 40 leave 1e-12, beneath every tolerance of a plan."""
 MAX_HEADROOM = 1000
 """GPUs for a busy one from which on a goal cannot be kept: nobody buys a pool that is idle for all
 but a thousandth of the time, and one as large as that keeps the goal with far less."""
@@ -164,6 +165,13 @@ def margin_parts(
 
     Pools are GPU type, site, and whether spot hosts are meant. Of several parts the largest counts.
 
+    Parameters
+    ----------
+    problem
+        Its `tightening` names the margins.
+    num_bands
+        Bands that the hours of a week fall into, 1 to 168.
+
     Raises
     ------
     InstanceError
@@ -190,6 +198,13 @@ def with_margins_by_hour(changed: PlanningProblem, before: PlanningProblem) -> P
 
     Other prices, arrivals or sites may put the hours of the week into other bands. Of hours that
     share a band now the largest part counts.
+
+    Parameters
+    ----------
+    changed
+        The problem after the change; its margins are still given by the bands of `before`.
+    before
+        The problem that the margins were given for.
 
     Raises
     ------

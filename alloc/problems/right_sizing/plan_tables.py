@@ -150,7 +150,15 @@ def difference_tables(found: Document) -> list[TextTable]:
 
 
 def money(amount: float, sign: bool = False) -> str:
-    """Return an amount of money for people."""
+    """Return an amount of money for people.
+
+    Parameters
+    ----------
+    amount
+        In the currency of the plan.
+    sign
+        Whether to write a plus too, as for a difference.
+    """
     return f"{round(amount):+,}" if sign else f"{round(amount):,}"
 
 

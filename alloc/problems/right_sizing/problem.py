@@ -19,6 +19,7 @@ from alloc.units import require_count, require_finite, require_non_negative, req
 
 PRICES = "prices"
 """Word of a description that says where offers, prices and sites are from."""
+# Twenty years, beyond any forecast of demand; and the hours of a week, with a band for each.
 _MAX_QUARTERS = 80
 _MAX_BANDS = 168
 # Probabilities are written with few digits.

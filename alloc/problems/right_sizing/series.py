@@ -47,6 +47,17 @@ def require_quarterly(
 ) -> None:
     """Refuse a series that has not one number, 0 or more, for every quarter of the plan.
 
+    Parameters
+    ----------
+    values
+        The series.
+    num_quarters
+        Quarters of the plan, 1 or more.
+    where, field
+        Whose series it is and what it is called, for the message.
+    what
+        What one of its numbers is, for the message.
+
     Raises
     ------
     InstanceError

@@ -11,6 +11,7 @@ from alloc.units import require_finite, require_non_negative
 SITE_LIMITS = "rack_units", "ports", "power_kw"
 """What hosts take up at a site."""
 _MAX_PUE = 10.0
+"""A site that draws ten times what its hosts draw does not exist; a percentage begins at 100."""
 _MAX_CARBON = 10.0
 """Carbon dioxide of a kWh, kg, beyond which it is surely in grams; lignite emits 1.2 kg."""
 

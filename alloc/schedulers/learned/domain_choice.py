@@ -17,7 +17,7 @@ from alloc.schedulers.learned.one_by_one import OneByOne
 from alloc.schedulers.learned.stepwise import Mask, Observation, StepwiseDecider
 from alloc.schedulers.state import ClusterState, JobView, Knowledge
 from alloc.topology import Topology
-from alloc.units import require_count
+from alloc.units import HOUR_S, require_count
 
 DOMAIN_COLUMNS = (
     "free GPUs over the GPUs of the domain",
@@ -37,8 +37,6 @@ GANG_COLUMNS = (
     "gangs n that wait behind it, as n / (10 + n)",
 )
 """What is shown of the gang, the same in every row."""
-
-_HOUR_S = 3600.0
 
 
 @dataclass(frozen=True)
@@ -151,8 +149,8 @@ class DomainChoice(OneByOne):
         configuration = self._only(gang)
         left_h = 0.0
         if gang.work_left is not None and configuration.rate > 0:
-            left_h = gang.work_left / configuration.rate / _HOUR_S
-        waited_h = (self._now_s - gang.arrival_s) / _HOUR_S
+            left_h = gang.work_left / configuration.rate / HOUR_S
+        waited_h = (self._now_s - gang.arrival_s) / HOUR_S
         behind = len(self._queue)
         largest = max(group.demand[0] for group in configuration.tasks)
         seen[rows, of_domain:] = (

@@ -24,7 +24,15 @@ Overflow = Literal["oldest-first", "refuse"]
 
 
 def shown(text: object, most: int = 100) -> str:
-    """Return a file's own words as they may be printed: no escape codes, and not for ever."""
+    """Return a file's own words as they may be printed: no escape codes, and not for ever.
+
+    Parameters
+    ----------
+    text
+        What the file says.
+    most
+        Characters after which it is cut off, 1 or more.
+    """
     whole = str(text)
     cut = whole[:most] + ("..." if len(whole) > most else "")
     return "".join(sign if sign.isprintable() else "?" for sign in cut)
@@ -125,6 +133,15 @@ def typed_parameters(
 ) -> KindParameters:
     """Return the parameters of a kind, checked.
 
+    Parameters
+    ----------
+    kind
+        Name of the kind, for the message.
+    parameters
+        Class of its parameters.
+    values
+        The parameters by name, as a file states them.
+
     Raises
     ------
     InstanceError
@@ -140,6 +157,13 @@ def first_problem(error: ValidationError, model: type[BaseModel]) -> str:
     """Return what pydantic found wrong first in a document of that model, as a sentence.
 
     An unknown field goes first: where a name is misspelled, another one is missing.
+
+    Parameters
+    ----------
+    error
+        What pydantic raised.
+    model
+        What the document was read as.
     """
     problems = error.errors(include_url=False, include_input=False)
     problem = min(problems, key=lambda found: found["type"] != "extra_forbidden")
@@ -167,6 +191,17 @@ def _fields_at(model: type[BaseModel], path: Iterable[int | str]) -> Iterable[st
 
 def require_in_view(name: str, parameters: WindowParameters, num_jobs: int, now_s: float) -> None:
     """Refuse more jobs than a policy with a window can see, if its spec says so.
+
+    Parameters
+    ----------
+    name
+        Name of the policy, for the message.
+    parameters
+        The window and what to do beyond it.
+    num_jobs
+        Jobs in the system, 0 or more.
+    now_s
+        Time of the decision, seconds, for the message.
 
     Raises
     ------

@@ -18,6 +18,7 @@ from alloc.schedulers.learned.feature_spec import KindParameters, TensorSpec
 from alloc.schedulers.learned.kinds import Network
 from alloc.schedulers.policy import Policy, serve
 from alloc.schedulers.state import ClusterState, Decision, JobView, Knowledge
+from alloc.units import HOUR_S
 from alloc.workload import Configuration
 
 FEATURES = (
@@ -34,8 +35,6 @@ FEATURES = (
 work over all work, 0 to 1; GPU time received in GPU hours; 1 if it has something, else 0;
 importance; share of the cluster's dominant resource that its smallest and its fastest
 configuration take, 0 to 1."""
-
-_HOUR_S = 3600.0
 
 
 class JobPriorityParameters(KindParameters):
@@ -79,7 +78,19 @@ class JobPriorityKind:
         name: str,
         sample: bool = False,
     ) -> JobPriorityDecider:
-        """Return what decides with a network."""
+        """Return what decides with a network.
+
+        Parameters
+        ----------
+        network
+            Answers with the priorities.
+        parameters
+            The parameters of the policy's spec.
+        name
+            Name of the policy, for messages.
+        sample
+            Without effect: priorities are not drawn.
+        """
         return JobPriorityDecider(network, parameters, name)
 
 
@@ -109,7 +120,17 @@ class JobPriorityDecider(Policy):
 def job_features(
     views: Sequence[JobView], state: ClusterState, time_scale_h: float = 1.0
 ) -> npt.NDArray[np.float32]:
-    """Return one row of `FEATURES` for each job, shape (jobs, features)."""
+    """Return one row of `FEATURES` for each job, shape (jobs, features).
+
+    Parameters
+    ----------
+    views
+        The jobs.
+    state
+        The time, and the cluster that demands are shares of.
+    time_scale_h
+        Hours that times are divided by, above 0.
+    """
     capacity = state.topology.totals[:3]
     seen: dict[int, tuple[float, float, float]] = {}
     rows = np.empty((len(views), len(FEATURES)), dtype=np.float32)
@@ -121,10 +142,10 @@ def job_features(
         rate, least, most = seen[key]
         work, left = view.work or 1.0, view.work_left or 0.0
         rows[k] = (
-            (state.now_s - view.arrival_s) / _HOUR_S / time_scale_h,
-            (left / rate if rate > 0 else 0.0) / _HOUR_S / time_scale_h,
+            (state.now_s - view.arrival_s) / HOUR_S / time_scale_h,
+            (left / rate if rate > 0 else 0.0) / HOUR_S / time_scale_h,
             left / work,
-            view.attained_gpu_s / _HOUR_S / time_scale_h,
+            view.attained_gpu_s / HOUR_S / time_scale_h,
             view.current is not None,
             view.weight,
             least,
@@ -143,6 +164,14 @@ def _extent(
 
 
 def dominant_share(demand: Sequence[int], capacity: Sequence[int] | npt.NDArray[Any]) -> float:
-    """Return the largest share that a demand takes of any resource, as far as both are given."""
+    """Return the largest share that a demand takes of any resource, as far as both are given.
+
+    Parameters
+    ----------
+    demand
+        What is asked for of each resource, 0 or more.
+    capacity
+        What there is of each, in the same units; resources with 0 are left out.
+    """
     shares = (need / float(have) for need, have in zip(demand, capacity, strict=False) if have)
     return max(shares, default=0.0)

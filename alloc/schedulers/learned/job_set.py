@@ -90,7 +90,19 @@ class JobSetKind:
         name: str,
         sample: bool = False,
     ) -> JobSetDecider:
-        """Return what decides with a network."""
+        """Return what decides with a network.
+
+        Parameters
+        ----------
+        network
+            Answers with the worth of jobs and the prices of resources.
+        parameters
+            The parameters of the policy's spec.
+        name
+            Name of the policy, for messages.
+        sample
+            Without effect: choices are not drawn.
+        """
         return JobSetDecider(network, name)
 
 
@@ -126,7 +138,19 @@ class JobSetDecider:
     def seat(
         self, state: ClusterState, round_: JobSetRound, column: Index, score: Array
     ) -> Decision:
-        """Return the decision that puts a choice for the jobs of a round on hosts: `Usher.seat`."""
+        """Return the decision that puts a choice for the jobs of a round on hosts: `Usher.seat`.
+
+        Parameters
+        ----------
+        state
+            The state that the round was made of.
+        round_
+            The jobs and their ladders.
+        column
+            Column of its ladder that each job is to run in, -1 for none, shape (jobs,).
+        score
+            Score of each job in each column before prices, shape (jobs, C).
+        """
         assert self._usher is not None
         seated = self._usher.seat(state, round_.views, round_.jobs.table, column, score)
         unplaced = int((column >= 0).sum()) - len(seated)

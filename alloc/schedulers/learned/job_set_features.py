@@ -49,6 +49,7 @@ CLIP = 8.0
 """Largest size of a feature: logs of ratios up to 3,000."""
 
 _TINY = 1e-12
+"""Least number that a logarithm is taken of: far below what `CLIP` leaves, and above 0."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +94,17 @@ _SEEN = attrgetter(
 
 
 def job_set(views: Sequence[JobView], book: LadderBook, now_s: float) -> JobSet:
-    """Return the arrays of the jobs of a round; unknown work counts as one unit."""
+    """Return the arrays of the jobs of a round; unknown work counts as one unit.
+
+    Parameters
+    ----------
+    views
+        The jobs of the round.
+    book
+        Ladders of the jobs on this cluster.
+    now_s
+        Time of the decision, seconds.
+    """
     columns = list(zip(*map(_SEEN, views), strict=True)) or [()] * 8
     arrival_s, weight, work, left, current, last, restart_s, ways = columns
     if None in work:
@@ -162,7 +173,14 @@ def features(
 def slots_at(left: Array, rate: Array, slot_s: float) -> npt.NDArray[np.float32]:
     """Return the feature ``slots_at_best``: log of the slots that work takes at a rate.
 
-    Remaining work in work units and rates above 0 a second, shape (jobs,); the slot in seconds.
+    Parameters
+    ----------
+    left
+        Remaining work, work units, shape (jobs,).
+    rate
+        Work units per second, above 0, shape (jobs,).
+    slot_s
+        Length of a slot, seconds, above 0.
     """
     logs = np.log(np.maximum(left / (rate * slot_s), _TINY))
     return np.clip(logs, -CLIP, CLIP).astype(np.float32)

@@ -22,12 +22,23 @@ from alloc.topology import Topology
 from alloc.workload import NO_RULES
 
 _COUNT_BITS = 32
+"""Low half of a code of 64 bits: counts of tasks are at most a million, and host and kind have the
+other half.
+"""
 _RESTART_COST = attrgetter("restart_cost_s")
 _RULES = attrgetter("placement")
 
 
 def usher_for(topology: Topology, known: Usher | None) -> Usher:
-    """Return the usher of a cluster: the one that is known, if it is for that cluster."""
+    """Return the usher of a cluster: the one that is known, if it is for that cluster.
+
+    Parameters
+    ----------
+    topology
+        The cluster.
+    known
+        The usher of an earlier round, if there was one.
+    """
     if known is not None and known.book.topology is topology:
         return known
     return Usher(LadderBook(topology))

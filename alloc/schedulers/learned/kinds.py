@@ -117,7 +117,17 @@ class StepwiseKind(PolicyKind[P], Protocol[P]):
     """A kind whose network chooses one action at a time, of a fixed number, some of them masked."""
 
     def make_stepwise(self, act: Actor, parameters: P, *, name: str) -> Decider:
-        """Return what decides with an actor; observations as in the kind's environment."""
+        """Return what decides with an actor; observations as in the kind's environment.
+
+        Parameters
+        ----------
+        act
+            Chooses the next action from an observation and a mask.
+        parameters
+            The parameters of the policy's spec.
+        name
+            Name of the policy, for messages.
+        """
         ...
 
     def make_decider(
@@ -144,8 +154,14 @@ def choose(
 ) -> int:
     """Return the allowed action with the largest logit, or one drawn from their softmax.
 
-    Logits are unnormalised log-probabilities, and the mask allows at least one action. With a
-    generator an action is drawn; without one the largest is taken, ties to the first.
+    Parameters
+    ----------
+    logits
+        Unnormalised log-probability of each action, shape (actions,).
+    mask
+        Whether an action is allowed, shape (actions,); at least one is.
+    rng
+        Draws the action; None takes the largest logit, of equals the first.
     """
     allowed = np.where(mask, logits.astype(np.float64), -np.inf)
     if rng is None:

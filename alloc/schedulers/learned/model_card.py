@@ -33,6 +33,7 @@ def policy_name(name: str) -> str:
 
 
 _LONG = 4000
+"""Characters of a text, a page: a card is printed as a whole, and may come from a stranger."""
 
 
 class CurvePoint(Strict):

@@ -51,12 +51,21 @@ _RANDOM = frozenset(
 def check_model(model: ModelProto, spec: FeatureSpec, where: str) -> int:
     """Hold an ONNX model to the rules and to its spec; return its operator set.
 
+    Parameters
+    ----------
+    model
+        The model as it was read; nothing of it has run.
+    spec
+        The tensors that it must take and give.
+    where
+        Name of its file, for the message.
+
     Raises
     ------
     InstanceError
         If a rule is broken, in one sentence.
     """
-    opset = check_graph(model, where)
+    opset = _check_graph(model, where)
     graph = model.graph
     weights = {tensor.name for tensor in graph.initializer}
     inputs = [value for value in graph.input if value.name not in weights]
@@ -65,7 +74,7 @@ def check_model(model: ModelProto, spec: FeatureSpec, where: str) -> int:
     return opset
 
 
-def check_graph(model: ModelProto, where: str) -> int:
+def _check_graph(model: ModelProto, where: str) -> int:
     """Hold an ONNX model to the rules that need no spec; return its operator set.
 
     Raises

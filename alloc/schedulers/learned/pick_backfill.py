@@ -17,6 +17,7 @@ from alloc.schedulers.learned.feature_spec import KindParameters, TensorSpec
 from alloc.schedulers.learned.kinds import Actor, Decider, StepwiseKind
 from alloc.schedulers.learned.stepwise import Reply, StepwiseDecider
 from alloc.schedulers.state import ClusterState, Decision, JobView, Knowledge
+from alloc.units import HOUR_S
 
 PICK_COLUMNS = (
     "1 for a job, 0 for ending the decision",
@@ -31,8 +32,6 @@ PICK_COLUMNS = (
     "waiting jobs n, as n / (10 + n)",
 )
 """The columns: a row for each of the first waiting jobs, and a last row for ending."""
-
-_HOUR_S = 3600.0
 
 
 class PickBackfillParameters(KindParameters):
@@ -144,7 +143,7 @@ class PickBackfill:
         if not n or (level and not any(fits)):
             return
         total = float(max(state.topology.num_gpus * 1000, 1))
-        ahead_h = 0.0 if reserved is None else (reserved.start_s - state.now_s) / _HOUR_S
+        ahead_h = 0.0 if reserved is None else (reserved.start_s - state.now_s) / HOUR_S
         common = (
             float(level),
             float(np.maximum(filling.pool.free[:, 0], 0).sum()) / total,
@@ -153,10 +152,10 @@ class PickBackfill:
         )
         seen = self.observation
         for k, view in enumerate(self._views):
-            waited_h = (state.now_s - view.arrival_s) / _HOUR_S
+            waited_h = (state.now_s - view.arrival_s) / HOUR_S
             configuration = filling.configuration(view)
             assert configuration is not None  # within quota, so there is one
-            length_h = min(run_s(view, configuration) / _HOUR_S, 1e6)
+            length_h = min(run_s(view, configuration) / HOUR_S, 1e6)
             seen[k] = (
                 1.0,
                 float(fits[k]),

@@ -113,7 +113,19 @@ def write_policy(
 def build_policy(
     path: str | PathLike[str], onnx_model: ModelProto, spec: FeatureSpec, card: ModelCard
 ) -> PolicyFile:
-    """Return the policy that `write_policy` would write, without writing it."""
+    """Return the policy that `write_policy` would write, without writing it.
+
+    Parameters
+    ----------
+    path
+        Name that the file would have; its last part ends in `SUFFIX`.
+    onnx_model
+        The network; it is copied.
+    spec
+        What the network is shown, and what it answers.
+    card
+        Where it comes from and how good it is.
+    """
     from alloc.schedulers.learned.onnx_rules import check_model
 
     target = Path(path)
@@ -154,7 +166,15 @@ def read_policy(path: str | PathLike[str], *, max_bytes: int = MAX_BYTES) -> Pol
 
 
 def parse_policy(data: bytes, path: Path) -> PolicyFile:
-    """Return the policy in the bytes of a file; see `read_policy`."""
+    """Return the policy in the bytes of a file; see `read_policy`.
+
+    Parameters
+    ----------
+    data
+        The whole file.
+    path
+        Where it was read, for messages.
+    """
     from alloc.schedulers.learned.onnx_rules import check_model
 
     where = str(path)
@@ -171,7 +191,15 @@ def parse_policy(data: bytes, path: Path) -> PolicyFile:
 
 
 def read_whole(path: Path, max_bytes: int = MAX_BYTES) -> bytes:
-    """Return the bytes of a file of at most that many; what is wrong with it is one sentence."""
+    """Return the bytes of a file of at most that many; what is wrong with it is one sentence.
+
+    Parameters
+    ----------
+    path
+        The file.
+    max_bytes
+        Largest size, bytes.
+    """
     try:
         # The size is looked at first: nothing of a file that is too large is read.
         status = path.stat()
@@ -205,7 +233,15 @@ def _too_large(path: Path, size: int, max_bytes: int) -> InstanceError:
 
 
 def parse_model(data: bytes, where: str) -> ModelProto:
-    """Return the ONNX model in the bytes of a file; nothing of it is looked at yet."""
+    """Return the ONNX model in the bytes of a file; nothing of it is looked at yet.
+
+    Parameters
+    ----------
+    data
+        The whole file.
+    where
+        Its name, for the message.
+    """
     import onnx
     from google.protobuf.message import DecodeError
 

@@ -107,6 +107,19 @@ def agent_of_model(
 ) -> AgentScheduler:
     """Return the scheduler of a loaded agent; its spaces tell what it is shown.
 
+    Parameters
+    ----------
+    model
+        The agent, with the spaces that it was trained in and its `predict`.
+    where
+        Where it is from, for the message.
+    name
+        Name of the scheduler.
+    deterministic
+        Whether to take the likeliest action instead of drawing one.
+    kind, parameters
+        Kind of policy and its parameters, where the spaces leave a choice; None: as they say.
+
     Raises
     ------
     InstanceError

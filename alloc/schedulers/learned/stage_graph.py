@@ -98,7 +98,19 @@ class StageGraphKind:
         name: str,
         sample: bool = False,
     ) -> StageGraphDecider:
-        """Return what decides with a network."""
+        """Return what decides with a network.
+
+        Parameters
+        ----------
+        network
+            Answers with the scores of the ways.
+        parameters
+            The parameters of the policy's spec.
+        name
+            Name of the policy, for messages.
+        sample
+            Whether to draw a way with ``state.rng`` instead of taking the best.
+        """
         return StageGraphDecider(network, parameters, name, sample=sample)
 
 

@@ -59,6 +59,7 @@ CLIP = 8.0
 """Largest size of a feature: logs of ratios up to 3,000."""
 
 _TINY = 1e-12
+"""Least number that a logarithm is taken of, or that divides: far below what `CLIP` leaves."""
 
 Array = npt.NDArray[np.float64]
 Tensors = dict[str, npt.NDArray[np.float32]]

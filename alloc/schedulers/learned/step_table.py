@@ -58,15 +58,27 @@ class StepTable:
     demands: tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
 
     def cell(self, workers: int, servers: int) -> Cell:
-        """Return the cell of so many workers and PSs."""
+        """Return the cell of so many workers and PSs.
+
+        Parameters
+        ----------
+        workers, servers
+            Workers and PSs, 0 or more, as far as the table goes.
+        """
         return self.cells[workers * self.stride + servers]
 
 
 def step_table(ladder: TaskLadder, totals: tuple[int, ...], max_tasks: int) -> StepTable:
     """Return the step table of a ladder.
 
-    Dominant shares are of `totals`, the capacity of the cluster; a job has at most `max_tasks`
-    workers, and at most as many PSs.
+    Parameters
+    ----------
+    ladder
+        Configurations by workers and PSs.
+    totals
+        Capacity of the cluster, in the order of its resources: dominant shares are of it.
+    max_tasks
+        Largest number of workers, and of PSs, 1 or more.
     """
     index = {pair: c for pair, c in ladder.index.items() if max(pair) <= max_tasks}
     max_w = max((w for w, _ in index), default=0)
@@ -126,6 +138,15 @@ class StepTables:
 
     def get(self, view: JobView, topology: Topology, name: str) -> StepTable:
         """Return the step table of a job.
+
+        Parameters
+        ----------
+        view
+            What the scheduler sees of the job.
+        topology
+            The cluster.
+        name
+            Name of the policy, for the message.
 
         Raises
         ------

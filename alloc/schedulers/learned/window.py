@@ -68,7 +68,15 @@ class WindowJob:
         self.on_hosts: dict[int, int] = {}
 
     def add(self, step: int, hosts: Iterable[int]) -> None:
-        """Add the tasks of a step on hosts."""
+        """Add the tasks of a step on hosts.
+
+        Parameters
+        ----------
+        step
+            `WORKER`, `SERVER` or `BUNDLE`.
+        hosts
+            Positions of the hosts, one for each such step.
+        """
         on_hosts = self.on_hosts
         for h in hosts:
             if step != SERVER:

@@ -82,5 +82,13 @@ def waiting_job(view: JobView) -> Job:
 
 
 def in_its_ways(view: JobView, found: Assignment) -> Assignment:
-    """Return what was decided for a `waiting_job`, in the configurations of its view."""
+    """Return what was decided for a `waiting_job`, in the configurations of its view.
+
+    Parameters
+    ----------
+    view
+        The view that the job was made of.
+    found
+        Its assignment; the configuration is a position in `ways_of`.
+    """
     return replace(found, configuration=ways_of(view)[found.configuration])

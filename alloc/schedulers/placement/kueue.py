@@ -48,7 +48,19 @@ class Tree:
 
     @staticmethod
     def of(free: FreeHosts, group: TaskGroup, request: Request, hosts: Mask | None = None) -> Tree:
-        """Count how many tasks of a group fit where, with slices and limits on the spread."""
+        """Count how many tasks of a group fit where, with slices and limits on the spread.
+
+        Parameters
+        ----------
+        free
+            What is free on each host.
+        group
+            The tasks.
+        request
+            The gang that they are of, with its rules.
+        hosts
+            The hosts that may be used, shape (hosts,); None: all.
+        """
         levels = (*free.topology.levels, HOST)
         ruled = group in request.configuration.ruled_groups
         slices = {cut.level: cut.size for cut in request.rules.slices} if ruled else {}
@@ -76,7 +88,15 @@ class Tree:
         return Tree(levels, tuple(domain), tuple(rooms), tuple(units), cut)
 
     def children(self, k: int, domains: Iterable[int]) -> Counts:
-        """Return the domains of level k + 1 inside domains of level k, in order."""
+        """Return the domains of level k + 1 inside domains of level k, in order.
+
+        Parameters
+        ----------
+        k
+            Position of a level that is not the last.
+        domains
+            Numbers of domains of that level.
+        """
         parents = _parents(self.domain[k], self.domain[k + 1])
         return np.flatnonzero(np.isin(parents, list(domains)))
 
@@ -123,7 +143,7 @@ def best_fit(room: Counts, domains: Counts, count: int) -> Share | None:
     return share
 
 
-def least_free(room: Counts, domains: Counts, count: int) -> Share | None:
+def _least_free(room: Counts, domains: Counts, count: int) -> Share | None:
     """Deal tasks out to the domains with the least room first."""
     share: Share = {}
     for d in sorted(domains.tolist(), key=lambda d: (int(room[d]), d)):
@@ -210,13 +230,13 @@ class KueueBestFit(PlacementPolicy):
         rules, last = request.rules, len(tree.levels) - 1
         preferred = rules.preferred
         if preferred is None and not (request.required or rules.slices or rules.spread):
-            return least_free(tree.room[last], np.arange(len(tree.room[last])), count)
+            return _least_free(tree.room[last], np.arange(len(tree.room[last])), count)
         k = 0 if preferred is None else tree.levels.index(preferred)
         while k > 0 and not (tree.room[k] >= count).any():
             k -= 1
-        return self.fill_down(tree, k, best_fit(tree.room[k], np.arange(len(tree.room[k])), count))
+        return self._fill_down(tree, k, best_fit(tree.room[k], np.arange(len(tree.room[k])), count))
 
-    def fill_down(self, tree: Tree, k: int, share: Share | None) -> Share | None:
+    def _fill_down(self, tree: Tree, k: int, share: Share | None) -> Share | None:
         """Return how many tasks each host gets, from the tasks of domains of level k."""
         while share is not None and k < len(tree.levels) - 1:
             room = tree.room[k + 1]
@@ -301,7 +321,7 @@ class KueueBalanced(KueueBestFit):
         if chosen is None or count < len(chosen) * threshold:
             return None
         share = _level_out(tree.room[finer], kept[chosen], count, threshold, unit)
-        return self.fill_down(tree, finer, share)
+        return self._fill_down(tree, finer, share)
 
     def _families(self, tree: Tree, k: int) -> Iterator[Counts]:
         """Yield the domains of level k that lie in one domain further out."""

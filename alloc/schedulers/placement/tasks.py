@@ -1,4 +1,14 @@
-"""Rules that place a gang task by task: the host of each is the best by a score."""
+"""Rules that place a gang task by task: the host of each is the best by a score.
+
+Parameters
+----------
+free
+    What is free on each host.
+request
+    The gang to place, with its rules.
+level, levels
+    Levels of the topology, or ``"host"``.
+"""
 
 from __future__ import annotations
 
@@ -60,6 +70,13 @@ class TaskRule(PlacementPolicy):
         """Yield the hosts that a gang is confined to, one try after the other; None: all hosts.
 
         A single domain of the preferred level is tried before anything wider.
+
+        Parameters
+        ----------
+        free
+            What is free on each host.
+        request
+            The gang to place, with its rules.
         """
         preferred = request.rules.preferred
         if preferred is not None and preferred not in request.required:
@@ -154,7 +171,13 @@ class _Gang:
 def merge(
     free: FreeHosts, placed: Sequence[tuple[int, TaskGroup, tuple[int, ...]]]
 ) -> tuple[TaskPlacement, ...]:
-    """Return the placements of tasks given as (host, group, GPUs), one per host and role."""
+    """Return the placements of tasks given as (host, group, GPUs), one per host and role.
+
+    Parameters
+    ----------
+    placed
+        Position of the host, group and GPUs of each task, in the order in which they were placed.
+    """
     if len(placed) == 1:
         h, group, gpus = placed[0]
         host = free.topology.hosts[h].id

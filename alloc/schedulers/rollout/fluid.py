@@ -17,6 +17,17 @@ So for each class of jobs (one table of configurations, one weight) completing a
 cell of time determines v, the way there, the work L that is done by then, and what it costs; a job
 takes the completion that fits its work. Prices follow the excess of what all jobs then take over
 what there is, from those of the decision before.
+
+Parameters
+----------
+kinds
+    The classes of jobs.
+courses
+    What `follow` found for them.
+of_job
+    Class of each job, shape (J,).
+left
+    Remaining work of each job, work units, shape (J,).
 """
 
 from __future__ import annotations
@@ -82,7 +93,12 @@ class Courses:
     def share(self, kinds: Kinds, of: Index, cell: Index) -> Array:
         """Return the mean share taken in each cell on some courses, shape (n, K, R).
 
-        The courses are those of the classes `of` to the end of the cells `cell`, shape (n,) each.
+        Parameters
+        ----------
+        of
+            Class of each course, shape (n,).
+        cell
+            Cell at whose end it completes, shape (n,).
         """
         column = self.column[of, cell]
         return np.where((column >= 0)[..., None], kinds.share[of[:, None], column], 0.0)
@@ -167,8 +183,12 @@ class FluidPrices:
 def follow(kinds: Kinds, prices: Array, lengths: Array) -> Courses:
     """Return the course of each class to a completion at the end of each cell.
 
-    Prices are those of the whole of each resource in each cell, per second, shape (K, R), and
-    lengths those of the cells, seconds.
+    Parameters
+    ----------
+    prices
+        Price of the whole of each resource in each cell, per second, 0 or more, shape (K, R).
+    lengths
+        Length of each cell, seconds, above 0, shape (K,).
     """
     rate, share, weight = kinds.rate, kinds.share, kinds.weight
     cells = len(lengths)
