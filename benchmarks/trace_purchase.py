@@ -22,7 +22,7 @@ from collections.abc import Sequence
 from alloc.instances.readers.jobs import TracedJob
 from alloc.instances.readers.philly import read_philly
 from alloc.planning.forecasts import bootstrap_weeks
-from alloc.planning.history import HOUR_S, WEEK_S, history_of_jobs
+from alloc.planning.history import WEEK_S, history_of_jobs
 from alloc.planning.job_classes import GPU_EDGES, HOUR_EDGES
 from alloc.planning.promises import with_goals
 from alloc.planning.reduction import reduce_scenarios
@@ -35,6 +35,7 @@ from alloc.schedulers.registry import make_scheduler
 from alloc.simulation import simulate
 from alloc.topology import HostType
 from alloc.topology.topology import flat_cluster
+from alloc.units import HOUR_S
 from alloc.workload import Job, rigid_gang
 from benchmarks.environment import describe_environment
 

@@ -24,11 +24,10 @@ from alloc.problems.allocation.instance import Instance
 from alloc.problems.right_sizing.demand import JobClass, JobOption
 from alloc.problems.right_sizing.goals import ServiceGoal
 from alloc.problems.right_sizing.series import HOURS_OF_WEEK, Series
-from alloc.units import MILLI, require_positive
+from alloc.units import HOUR_S, MILLI, require_positive
 from alloc.workload import Job
 
 # Every day has 24 hours here: clocks are not put forward or back.
-HOUR_S = 3600.0
 HOURS_OF_DAY = 24
 DAY_S = HOURS_OF_DAY * HOUR_S
 WEEK_S = HOURS_OF_WEEK * HOUR_S

@@ -17,7 +17,7 @@ import numpy as np
 from alloc.errors import InstanceError
 from alloc.planning.gang_queue import start_times
 from alloc.planning.pools import Pool, operations_of
-from alloc.planning.replay import HOUR_S, ReplaySettings
+from alloc.planning.replay import ReplaySettings
 from alloc.planning.template import MEASURE_FROM, UNFORESEEN
 from alloc.problems.allocation.instance import Instance
 from alloc.problems.right_sizing.bands import bands_of
@@ -27,7 +27,7 @@ from alloc.problems.right_sizing.problem import PlanningProblem
 from alloc.schedulers.registry import make_scheduler
 from alloc.simulation import simulate
 from alloc.topology import Host, HostType, Topology
-from alloc.units import MILLI
+from alloc.units import HOUR_S, MILLI
 from alloc.workload import Job, rigid_gang
 
 _WARM_UP = 0.2

@@ -20,11 +20,9 @@ from alloc.schedulers.registry import make_scheduler
 from alloc.simulation import simulate
 from alloc.solving.processes import worker_processes
 from alloc.topology import Host, HostType, Topology
-from alloc.units import require_count, require_non_negative
+from alloc.units import HOUR_S, require_count, require_non_negative
 from alloc.workload import Configuration, Job, rigid_gang
 
-HOUR_S = 3600.0
-"""Seconds in one hour: plans count in hours, simulations in seconds."""
 # Parts of the replayed time that are not measured: the queue builds up, and then nobody follows.
 _WARM_UP = 0.2
 _RUN_OUT = 0.05

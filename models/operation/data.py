@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from alloc.formulation import Array
-from alloc.problems.operation.problem import HOUR_S, OperationProblem
+from alloc.problems.operation.problem import OperationProblem
+from alloc.units import HOUR_S
 from alloc.verification.operation import require_operation_objective
 
 Whole = npt.NDArray[np.int64]

@@ -15,10 +15,7 @@ from alloc.schedulers.learned.stepwise import GOING_ON, Reply, Stepwise
 from alloc.schedulers.learned.window import WindowSlot
 from alloc.schedulers.state import Knowledge
 from alloc.simulation import Simulation, SimulationResult, completion_times_s
-from alloc.units import require_count
-
-HOUR_S = 3600.0
-"""What rewards count time in where there are no slots, seconds."""
+from alloc.units import HOUR_S, require_count
 
 
 @dataclass(frozen=True)
@@ -121,6 +118,7 @@ class Episode(Generic[S]):
                 "give it a slot_s."
             )
         self._simulation = self._rules.simulation(instance, seed)
+        # Rewards count time in slots, in hours where there are none.
         self._clock = Clock(self._simulation, instance.slot_s or HOUR_S)
         self.slot.reset()
         self.num_slots = 0

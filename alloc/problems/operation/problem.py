@@ -26,10 +26,7 @@ from alloc.problems.operation.jobs import OperationJob as OperationJob
 from alloc.problems.operation.nodes import NodePool as NodePool
 from alloc.problems.operation.nodes import NodeType as NodeType
 from alloc.tabular import Tabular
-from alloc.units import require_non_negative, require_positive, require_time
-
-HOUR_S = 3600.0
-"""Seconds in an hour: rates are per hour, times in seconds."""
+from alloc.units import HOUR_S, require_non_negative, require_positive, require_time
 
 Accounting = Literal["first-completion", "whole-job"]
 

@@ -23,10 +23,11 @@ import numpy.typing as npt
 
 from alloc.formulation import Array
 from alloc.models.operation.data import OperationData, operation_data
-from alloc.problems.operation.problem import HOUR_S, OperationJob, OperationProblem
+from alloc.problems.operation.problem import OperationJob, OperationProblem
 from alloc.solving.operation.partial_plan import PartialPlan
 from alloc.solving.operation.rules import cheapest_insertion, pressure_order
 from alloc.solving.operation.search import reinsert
+from alloc.units import HOUR_S
 
 
 @dataclass(frozen=True)
