@@ -64,7 +64,21 @@ def solve_admission(
     warm_start: Solution | None,
     report: Progress,
 ) -> Outcome[Solution]:
-    """Solve an instance of F6: the method behind ``solve(..., "admission")``."""
+    """Solve an instance of F6: the method behind ``solve(..., "admission")``.
+
+    Parameters
+    ----------
+    instance
+        The instance.
+    objective
+        One level of a goal.
+    settings
+        Limits, and earlier levels of the goal.
+    warm_start
+        A schedule to start from, or None; the answer is never worse.
+    report
+        Takes a line of progress.
+    """
     data = admission_data(instance, objective, settings.held)
     if data.hopeless:
         report(f"{len(data.hopeless)} jobs miss their limit even alone on the cluster")

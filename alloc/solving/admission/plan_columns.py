@@ -35,6 +35,8 @@ known to a quarter of a hundredth; and for the last bound, to less."""
 _CLOSE = 1e-5
 """Part of the bound by which it may stay above the columns, where no rounding says that it may."""
 _SMOOTHING = 0.6
+"""Weight of the best prices known when plans are priced: near 1 the prices hardly move, near 0 they
+swing from round to round. Where they price no new plan, the prices of the master alone decide."""
 _MEANS = 1e-6
 """Part of a job's worth by which a plan must cost less to be a column."""
 _SHRUNK, _MAX_STALLED, _NEAR = 0.95, 4, (0.1, 0.01)
@@ -52,7 +54,16 @@ _Key = tuple[int, Plan]
 
 
 def paid(plan: Plan, price: Array) -> float:
-    """Return what a plan costs at prices of each configuration in each slot, shape (T, C)."""
+    """Return what a plan costs at prices of each configuration in each slot, shape (T, C).
+
+    Parameters
+    ----------
+    plan
+        Pairs of a slot and the configuration that runs in it.
+    price
+        Price of each configuration in each slot, 0 or more, in the unit of the jobs' worth,
+        shape (T, C).
+    """
     slots, chosen = np.array(plan, dtype=np.int64).T
     return float(price[slots, chosen].sum())
 
