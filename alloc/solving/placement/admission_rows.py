@@ -102,7 +102,19 @@ class Rows:
     def program(
         self, bay: list[int], counts: list[Ints], multiplicity: Ints, integer: bool
     ) -> ArrayModel:
-        """Return (W1)-(W3) over some patterns, in maximisation."""
+        """Return (W1)-(W3) over some patterns, in maximisation.
+
+        Parameters
+        ----------
+        bay
+            The bay of each pattern.
+        counts
+            Tasks of each class in each pattern, each of shape (classes,).
+        multiplicity
+            Hosts of each bay, m_h, at least 1, shape (bays,).
+        integer
+            Whether hosts and jobs are whole; False gives the linear relaxation.
+        """
         num_bays, num_patterns = len(self.waiting.bays), len(bay)
         rows, columns, values = [], [], []
         for i, (b, x) in enumerate(zip(bay, counts, strict=True)):

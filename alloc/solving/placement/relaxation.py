@@ -37,8 +37,10 @@ _MODELLED = (
 _NOT_NEGATIVE = ("domains_spanned", "fragmentation")
 """Objectives to be minimised that patterns do not know, and that are 0 or more."""
 _MAX_CELLS = 400_000
+"""Most cells of a table of loads: some megabytes. Where a grid has more, its step grows and the
+bound gets weaker."""
 _MAX_FILLED = 2 * 10**8
-"""Most cells of a table, and most cells filled for one kind of hosts: a good half second."""
+"""Most cells filled for one kind of hosts: a good half second."""
 _MAX_NAMED = 3
 """Named resources that have an axis of the tables: each more of them leaves the others a coarser
 grid, and with a dozen no bound is left."""
@@ -63,7 +65,15 @@ class Weights:
 
     @staticmethod
     def read(level: WeightedSum, instance: Instance) -> Weights:
-        """Return the weights of a level."""
+        """Return the weights of a level.
+
+        Parameters
+        ----------
+        level
+            The level of the goal.
+        instance
+            The instance, whose capacity limits what terms unknown to patterns may gain.
+        """
         of = dict.fromkeys(_MODELLED, 0.0)
         constant = 0.0
         capacity = instance.topology.capacity

@@ -85,7 +85,15 @@ def mixed_parts(
 
 
 def choose_sample(patterns: Patterns, size: int) -> Ints:
-    """Return about `size` hosts in whole components, from the emptiest to the fullest ones."""
+    """Return about `size` hosts in whole components, from the emptiest to the fullest ones.
+
+    Parameters
+    ----------
+    patterns
+        The program of all hosts.
+    size
+        Hosts wanted, at least 1; whole components may make it some more or fewer.
+    """
     component = components(patterns)
     load = np.array([patterns.demand[tasks].sum() for tasks in patterns.now], dtype=float)
     load += patterns.base.sum(axis=1)
@@ -105,6 +113,13 @@ def restrict(patterns: Patterns, hosts: Ints) -> Patterns:
     """Return the program of some hosts with their share of all tasks.
 
     Gangs whose domain is not wholly among the hosts count as tasks of their classes.
+
+    Parameters
+    ----------
+    patterns
+        The program of all hosts.
+    hosts
+        The hosts that are kept, each once.
     """
     p = patterns
     share = len(hosts) / p.num_hosts
