@@ -55,8 +55,16 @@ class Relaxation:
     unit: str = "GPUs"
 
 
-def _fits(questions: Questions, drop: frozenset[str]) -> bool:
-    """Return whether a job could start in some configuration without some requirements."""
+def fits(questions: Questions, drop: frozenset[str] = frozenset()) -> bool:
+    """Return whether a job could start in some configuration without some requirements.
+
+    Parameters
+    ----------
+    questions
+        The job in each of its configurations.
+    drop
+        Requirements left out, of `requirements`.
+    """
     return any(question.fits(drop) for question in questions)
 
 
@@ -96,12 +104,10 @@ def _of(group: TaskGroup, name: str) -> int:
 
 def _smallest(questions: Questions, asked: Sequence[str]) -> Iterator[Relaxation]:
     """Yield the cures that give up the fewest requirements."""
-    if not _fits(questions, frozenset(asked)):
+    if not fits(questions, frozenset(asked)):
         return
     for size in range(1, len(asked) + 1):
-        able = [
-            set_ for set_ in map(frozenset, combinations(asked, size)) if _fits(questions, set_)
-        ]
+        able = [set_ for set_ in map(frozenset, combinations(asked, size)) if fits(questions, set_)]
         found = [cure for set_ in able if (cure := _cure(questions, set_)) is not None]
         if found:
             yield from found
@@ -142,7 +148,7 @@ def _cure(questions: Questions, given_up: frozenset[str]) -> Relaxation | None:
         questions, parts_less = less
         parts |= parts_less
         left -= set(amounts)
-    if not _fits(questions, left):
+    if not fits(questions, left):
         return None
     names = [name for name in reversed(requirements(questions)) if name in given_up]
     chosen = [parts[name] for name in names]
@@ -171,7 +177,7 @@ def _wider_level(questions: Questions, drop: frozenset[str]) -> tuple[Questions,
     short = _shortage(questions)
     for level in levels[levels.index(inner) + 1 :]:
         wider = tuple(_in_one(question, level) for question in questions)
-        if _fits(wider, drop - {"level"}):
+        if fits(wider, drop - {"level"}):
             part = _Part(f"it fits in one {level}", f"one {level} instead of one {inner}", short)
             return wider, part
     free = tuple(_in_one(question, None) for question in questions)
@@ -194,7 +200,7 @@ def _other_type(questions: Questions, drop: frozenset[str]) -> tuple[Questions, 
     cost = least(questions).gpus(least(questions).main.count)
     for gpu_type in sorted(free, key=lambda t: (-free[t], t)):
         other = tuple(_of_type(question, gpu_type) for question in questions)
-        if _fits(other, drop - {"GPU type"}):
+        if fits(other, drop - {"GPU type"}):
             beside = f"GPUs of type {gpu_type}"
             return other, _Part(f"on {gpu_type} it would start", beside, cost)
     mixed = tuple(_of_type(question, None) for question in questions)
@@ -237,12 +243,12 @@ def _less(
         return {name: step[name] * (steps(name) * share // _SHARES) for name in names}
 
     # Both by the same share first, then each as far up as the other leaves it.
-    share = _bisect(lambda k: _fits(capped(at_share(k)), drop), 0, _SHARES)
+    share = _bisect(lambda k: fits(capped(at_share(k)), drop), 0, _SHARES)
     limits = at_share(share)
     for name in names:
 
         def holds(k: int, name: str = name) -> bool:
-            return _fits(capped({**limits, name: step[name] * k}), drop)
+            return fits(capped({**limits, name: step[name] * k}), drop)
 
         limits[name] = step[name] * _bisect(holds, limits[name] // step[name], steps(name) + 1)
     if not all(0 < limits[name] < most[name] for name in names):

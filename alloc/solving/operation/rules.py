@@ -3,6 +3,17 @@
 The rules are ours, after what the papers say of theirs: first come first served and earliest due
 date give every job the fastest way to run that is still free; the hierarchical method decides the
 sizes first and the places later; greedy decides both at once, by what a job adds to the cost.
+
+Parameters
+----------
+data
+    The decision.
+order
+    Numbers of the jobs, in the order in which they get nodes.
+board
+    The plan so far, changed in place.
+job
+    Number of a job; where a board is given, one that waits on it.
 """
 
 from __future__ import annotations
@@ -113,7 +124,13 @@ def ranked_ways(data: OperationData, job: int) -> list[tuple[int, int]]:
 
 
 def place_way(board: PartialPlan, job: int, way: tuple[int, int]) -> bool:
-    """Run a job in a given way on the fullest node with room, else on a new one; say if it runs."""
+    """Run a job in a given way on the fullest node with room, else on a new one; say if it runs.
+
+    Parameters
+    ----------
+    way
+        Number of the node type, and GPUs, at least 1.
+    """
     options = board.options(job)
     same = np.flatnonzero((options.type == way[0]) & (options.gpus == way[1]))
     if not len(same):

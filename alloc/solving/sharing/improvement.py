@@ -29,6 +29,8 @@ _HOSTS = 3
 _PER_SHAPE = 40
 """Waiting jobs of one shape offered to a few hosts; more could hardly stand there."""
 _SUB_LIMIT_S = 2.0
+"""Wall time of the integer program of a few hosts, seconds: most end sooner, and one that does not
+shall leave time for other hosts."""
 _CORE = 200
 """Patterns they may use."""
 _PATIENCE = 40

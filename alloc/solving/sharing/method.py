@@ -87,7 +87,21 @@ def solve_sharing(
     warm_start: Solution | None,
     report: Callable[[str], None],
 ) -> Outcome[Solution]:
-    """Solve an instance: the method behind ``solve(..., "sharing")``."""
+    """Solve an instance: the method behind ``solve(..., "sharing")``.
+
+    Parameters
+    ----------
+    instance
+        The instance.
+    objective
+        One level of a goal.
+    settings
+        Limits.
+    warm_start
+        An allocation to start from, or None; of one that keeps every rule nothing is lost.
+    report
+        Takes a line of progress.
+    """
     best = _Best(instance, objective)
     if isinstance(warm_start, Allocation) and not verify(instance, warm_start):
         best.offer(warm_start)
