@@ -173,6 +173,19 @@ def block_data(
     """Return what a process needs; with `feasibility`, slack is all that costs.
 
     With `levels`, whether each of them is open links to the blocks too, for rows that may come.
+
+    Parameters
+    ----------
+    data
+        The problem.
+    blocks
+        Its blocks.
+    unit
+        Unit of money.
+    feasibility
+        Whether slack is all that costs.
+    levels
+        Levels that may be open, at least 0.
     """
     rows = [r for name in ("demand", "carbon") for r in range(*blocks.family[name].indices(10**9))]
     rows += blocks.margin_rows

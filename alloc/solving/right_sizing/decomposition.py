@@ -359,5 +359,19 @@ def solve_by_decomposition(
     start: Plan | None = None,
     watch: Watch | None = None,
 ) -> Outcome[Plan]:
-    """Return the best plan within the limits, and the bound of the masters."""
+    """Return the best plan within the limits, and the bound of the masters.
+
+    Parameters
+    ----------
+    data
+        The problem.
+    settings
+        Limits.
+    gap
+        Relative gap at which to stop, 0 or more.
+    start
+        A plan to start from, which need not be feasible, or None.
+    watch
+        Takes lines of progress, or None.
+    """
     return Decomposition(data, settings, gap, watch).run(start)
