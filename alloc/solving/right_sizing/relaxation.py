@@ -343,7 +343,7 @@ class Relaxation:
         Parameters
         ----------
         inner
-            Best point so far: blocks are solved half way from it to the optimum; None: at the optimum.
+            Best point so far: blocks are solved half way to the optimum; None: at the optimum.
         steps
             Most steps, at least 1.
         target
