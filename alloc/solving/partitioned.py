@@ -59,7 +59,8 @@ answers together."""
 _PRICES_SHARE = 0.5
 """Share of the time left then for the prices that bound a round: as much for filling it up."""
 _LATEST_SHARE = 0.8
-"""Share of the time after which no part is solved any more, however late its worker started."""
+"""Share of the time after which no part is solved any more, however late its worker started:
+joining the parts and their bound need the rest."""
 _BACKEND = "alloc parts"
 _ELSEWHERE = "fits no part of the cluster that it may be in; solve it whole"
 

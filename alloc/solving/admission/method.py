@@ -49,12 +49,13 @@ _BACKEND = "alloc admission + HiGHS"
 _LARGE = 3_000
 """Columns from which jobs are planned again in parts first: smaller programs end by themselves."""
 _IMPROVE_SHARE = 0.7
-"""Part of the time for that."""
+"""Part of the time for that: the rest is for the whole program, which proves."""
 _MANY = 20_000
 """Choices of job, slot and configuration from which columns of plans are generated first: the
 relaxation of such a program takes longer than they do, from a second to a minute."""
 _COLUMNS_SHARE = 0.8
-"""Part of the time for columns of plans."""
+"""Part of the time for columns of plans: the rest is for the program, which plans some jobs
+again."""
 
 
 def solve_admission(

@@ -48,7 +48,8 @@ _BOUND_SHARE = 0.1
 """Share of the time left that the proof of a bound on the fine grid may take: incumbents need the
 rest."""
 _LONG = 20_000
-"""Jobs times slots from which counted jobs are priced by ascent, without a linear master."""
+"""Jobs times slots from which counted jobs are priced by ascent: solving a linear master of that
+many rows takes longer than the pricing."""
 
 
 @dataclass(frozen=True)

@@ -20,9 +20,11 @@ from alloc.solving.malleable.quick_insertion import earliest_profile, is_exact
 _STATES = 400
 """Grid steps of the work left: the profile returned always completes, whatever the grid."""
 _WAITING = 1e-3
-"""Share of the largest cost of a slot that waiting costs a job whose completion is free."""
+"""Share of the largest cost of a slot that waiting costs a job whose completion is free: enough for
+it to take the earliest room there is, too little to outweigh what counts."""
 _ABOVE_FLOOR = (1.0, 1.25, 2.0)
-"""Multiples of a peak's floor whose completions order the jobs."""
+"""Multiples of a peak's floor whose completions order the jobs: what the peak will be is not known
+yet."""
 
 
 class Builder:

@@ -41,16 +41,18 @@ _GRID_SLOTS = 300
 """Slots of the grid in continuous time, about: the masters and the dynamic programs grow with them,
 and the schedule is improved off the grid later."""
 _SEARCH_SHARE = 0.96
-"""Part of the time limit for everything but the check of the answer."""
+"""Part of the time limit for the search: the rest is for tasks on hosts and the check of the
+answer."""
 _GRID_SHARE, _PRICES_SHARE = 0.2, 0.2
 """Parts of the time for the grid, and for prices, in continuous time; the rest is for schedules."""
 _FAR = 100.0
-"""Multiple of the bound of each job alone above which no ascent comes."""
+"""Multiple of the bound of each job alone that no ascent reaches: the value to aim at where there
+is no schedule."""
 _MAX_SLOTS = 4 * _GRID_SLOTS
 """Slots up to which prices are raised where the grid has none; what is later is free."""
 _MAX_COLUMNS = 50_000
 """Variables of the time-indexed program up to which it is asked where hosts do not hold the
-schedule: with more it finds nothing in the time that is left."""
+schedule: it comes last, and is to end within what time is left."""
 _BACKEND = "alloc column generation + HiGHS"
 
 _TOGETHER = (

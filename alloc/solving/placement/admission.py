@@ -97,7 +97,8 @@ _TOLERANCE = 1e-9
 """What a value may miss of a bound and still count as equal: both are sums of the same worths,
 rounded differently."""
 _SMOOTHING = 0.5
-"""Weight of the best prices known in the prices that patterns are asked for at."""
+"""Weight of the best prices known in the prices that patterns are asked for at: near 1 the prices
+hardly move, near 0 they swing from round to round."""
 _CHOICE_NODES = (10, 1000)
 """Nodes of the search tree in which patterns are chosen, before and after more of them are
 collected. Seconds would end it at another place on each machine."""

@@ -15,7 +15,8 @@ from alloc.solving.placement.tables import Ints
 from alloc.solving.placement.waiting import Waiting
 
 _MAX_COUNTS = 50_000
-"""Variables a_hc up to which the program over counts is tried."""
+"""Variables a_hc up to which the program over counts is tried: there is one for each host and
+class, too many for an integer program of a large cluster."""
 
 
 class Rows:

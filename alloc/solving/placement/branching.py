@@ -50,7 +50,8 @@ _LEAST_GAIN = 1e-4
 _PARTS = 4
 """Parts into which the domains are split where a gang that leaves may stand."""
 _IN_PART = 1e-3
-"""Share of a gang that counts as a part of it."""
+"""Share of a gang that counts as a part of it: less is what the linear program leaves
+unconverged."""
 
 OnLeaving = Callable[[frozenset[int]], None]
 

@@ -31,7 +31,7 @@ Task = tuple[int, int]
 
 _ATTEMPTS = 3
 """Choices of hosts for the best exchanges, the first of all hosts: when cycles meet on one host,
-some hosts are left out at random, and a pick that helps is mostly among the first."""
+some hosts are left out at random. Each takes as long as the first."""
 _MAX_ROOMS = 100
 """Tasks for which room is made in one insertion: some tenths of a second."""
 _MAX_GIVING = 50

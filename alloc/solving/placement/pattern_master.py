@@ -33,7 +33,8 @@ _CONVERGED = 1e-4
 _NOTHING = 1e-7
 """The same for bounds near 0, relative to what a full host costs."""
 _IDLE = 5
-"""Rounds without a gain or a new pattern that end the generation."""
+"""Rounds without a gain or a new pattern that end the generation: what is left by then is
+rounding."""
 _BROKEN = 1e-3
 """How much of a gang must leave for (P6) to be worth having: less hardly moves the bound."""
 _WIDEST = 1e3

@@ -30,7 +30,7 @@ from alloc.solving.placement.tables import (
 MAX_SUBSETS = 17
 """Tasks of a host up to which all subsets are tried; with more, a dynamic program is cheaper."""
 _MAX_LOADS = 1 << 19
-"""Subsets whose costs are compared at once, some megabytes."""
+"""Subsets whose costs are compared at once, some megabytes: more would only take more memory."""
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from alloc.workload import Configuration, Job
 _MAX_PRICES = 64
 """Prices of a resource that are tried: what a unit of it is worth to some job."""
 _ROUNDING = 1e-12
-"""Share by which sums may be rounded down."""
+"""Share by which sums may be rounded down: more than a thousand doubles lose, far below any gap."""
 _NEVER_NEGATIVE = frozenset(
     {
         "moves",

@@ -45,7 +45,8 @@ _MAX_NAMED = 3
 """Named resources that have an axis of the tables: each more of them leaves the others a coarser
 grid, and with a dozen no bound is left."""
 _MAX_LOCAL = 64
-"""Gangs beyond this many in one domain are not held together."""
+"""Gangs beyond this many in one domain are not held together: each has items of its own there, and
+the tables of its hosts take them one by one."""
 
 
 @dataclass(frozen=True)

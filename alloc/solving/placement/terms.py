@@ -22,7 +22,8 @@ OVERLOAD = 1e4
 """Cost of a host whose capacity is used twice: hosts that start over-full are relieved first."""
 
 EARLIER = 1e3
-"""By how much a unit of an earlier level outweighs one of the next."""
+"""By how much a unit of an earlier level outweighs one of the next. It only guides a search: levels
+are held by their values, so that it need not outweigh everything."""
 
 _OF_HOSTS = ("balance", "gpu_hosts_used", "moves")
 _OF_JOBS = ("gpus_placed", "weight_placed")

@@ -34,7 +34,7 @@ from alloc.units import MILLI, format_number
 
 FAIR = ("fair_service", "fair_coverage")
 _SEARCHED = 0.1
-"""Share of the time for a start by local search."""
+"""Share of the time for a start by local search: HiGHS, which proves, begins with what it finds."""
 _LEVEL_SHARE = 0.5
 """Share of the time left for a level of a fair goal: the first, which is certified, has most."""
 

@@ -42,7 +42,8 @@ from alloc.workload.parallelism import Parallelism
 MappingObjective = Literal["step", "transfer"]
 
 _LEAST_SHARE_S = 1.0
-"""Seconds that a solve of the count model gets at least."""
+"""Seconds that a solve of the count model gets at least, so that the last plans of a short limit
+get more than a look."""
 
 
 def map_ranks(

@@ -30,14 +30,16 @@ from alloc.problems.right_sizing.offers import HostOffer
 from alloc.solving.processes import worker_processes
 
 _PENALTY = 30.0
-"""Penalty of a missing GPU, in prices of the dearest GPU that can be had."""
+"""Penalty of a missing GPU, in prices of the dearest GPU that can be had: high enough that a plan
+never prefers it, low enough that costs stay above the solver's tolerances beside it."""
 _USUAL_NEED = 10.0
 """GPUs for a unit of demand up to which that price is far above any other."""
 
 SHORT = 1e-6
 """Missing GPUs, relative to the demand, that rounding explains."""
 _LEAST_SCALE = 1e-3
-"""GPUs below which what is missing is no longer compared with what is asked for."""
+"""GPUs below which what is missing is no longer compared with what is asked for: of next to
+nothing, rounding would be a large part."""
 
 Task = tuple[int, int]
 """Scenario and quarter."""

@@ -47,7 +47,8 @@ _EXACT_COLUMNS = 4000
 _MANY_OPTIONS = 500
 """Options beyond which the choice of jobs stays as it is while other goals are made small."""
 _CORE = 600
-"""Patterns in the integer program of a problem that the counts only relax."""
+"""Patterns in the integer program of a problem that the counts only relax: its optimum is not that
+of the problem anyway, so time is better spent on hosts."""
 
 
 @dataclass
