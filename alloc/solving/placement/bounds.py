@@ -247,7 +247,7 @@ def sharper_bounds(
         and weights.of["gpu_hosts_used"] > 0
         and not any(weights.of[name] for name in ("balance", "hosts_used", "whole_hosts_free"))
     ):
-        yield from whole_hosts_bounds(
+        yield from _whole_hosts_bounds(
             patterns, found, weights, clock, report, target=target, on_leaving=on_leaving
         )
         return
@@ -319,7 +319,7 @@ def rough_bounds(patterns: Patterns, clock: Clock, max_work: float = math.inf) -
     yield best if sample is patterns else at(patterns, whole, rates)
 
 
-def whole_hosts_bounds(
+def _whole_hosts_bounds(
     patterns: Patterns,
     found: Generated,
     weights: Weights,

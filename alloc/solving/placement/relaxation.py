@@ -130,7 +130,7 @@ def pinned_jobs(data: PlacementData) -> set[int]:
     }
 
 
-def staying_jobs(data: PlacementData) -> set[int]:
+def _staying_jobs(data: PlacementData) -> set[int]:
     """Return the running jobs that may move and must go on, in the one configuration they have."""
     if data.instance.allowed_moves.evict:
         return set()
@@ -141,7 +141,7 @@ def staying_jobs(data: PlacementData) -> set[int]:
     } - pinned_jobs(data)
 
 
-def mean_utilisation(data: PlacementData) -> Array:
+def _mean_utilisation(data: PlacementData) -> Array:
     """Return a bound from above on the mean utilisation of each resource, shape (resources,).
 
     It is the mean itself where hosts are alike and every job runs. Otherwise the most that all jobs
@@ -186,7 +186,7 @@ class _Builder:
         self, data: PlacementData, weights: Weights, others: Mapping[int, Collection[int]]
     ) -> None:
         self.data, self.weights, self.others = data, weights, others
-        self.pinned, self.staying = pinned_jobs(data), staying_jobs(data)
+        self.pinned, self.staying = pinned_jobs(data), _staying_jobs(data)
         initial = data.initial.tocsr()
         self.rows = [
             (
@@ -365,7 +365,7 @@ class _Builder:
     ) -> tuple[tuple[Kind, ...], Ints]:
         """Return the kinds of hosts, and the kind of each host."""
         capacity = self.data.instance.topology.capacity[:, axes]
-        mean = mean_utilisation(self.data)[axes]
+        mean = _mean_utilisation(self.data)[axes]
         known: dict[tuple[bytes, bytes], int] = {}
         kinds: list[Kind] = []
         kind_of = np.zeros(len(capacity), dtype=np.int64)

@@ -45,7 +45,7 @@ Report = Callable[[str], None]
 Method = Literal["highs", "pyomo"]
 
 
-def solve_goal(
+def _solve_goal(
     problem: QuotaProblem,
     objective: str,
     settings: Settings,
@@ -94,8 +94,8 @@ def solve_goal(
     return replace(outcome, conflict=conflict, repairs=repairs)
 
 
-by_arrays = partial(solve_goal, method="highs")
-by_pyomo = partial(solve_goal, method="pyomo")
+by_arrays = partial(_solve_goal, method="highs")
+by_pyomo = partial(_solve_goal, method="pyomo")
 
 
 def _solve_once(
