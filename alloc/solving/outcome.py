@@ -147,7 +147,15 @@ class Outcome(Generic[S]):
 
 
 def timed_log(settings: Settings, progress: Progress | None) -> tuple[list[str], Progress]:
-    """Return a log, and what writes a line into it with the time and passes it on."""
+    """Return a log, and what writes a line into it with the time and passes it on.
+
+    Parameters
+    ----------
+    settings
+        Holds when the solve started.
+    progress
+        Takes each line too, or None.
+    """
     log: list[str] = []
 
     def report(line: str) -> None:

@@ -4,6 +4,19 @@ The instance is cut (`alloc.solving.parts`), each part is solved by the family's
 worker, and the answers are put together. Jobs that found no room in their part are offered what is
 left anywhere. The bound beside the answer is one of the whole, so the gap says how much the
 cuts can have cost.
+
+Parameters
+----------
+instance
+    The instance, to be cut.
+objective
+    One level of a goal.
+settings
+    Limits of the whole solve.
+warm_start
+    An answer to start from, or None; what is returned is never worse.
+report
+    Takes a line of progress.
 """
 
 from __future__ import annotations
@@ -46,7 +59,8 @@ answers together."""
 _PRICES_SHARE = 0.5
 """Share of the time left then for the prices that bound a round: as much for filling it up."""
 _LATEST_SHARE = 0.8
-"""Share of the time after which no part is solved any more, however late its worker started."""
+"""Share of the time after which no part is solved any more, however late its worker started:
+joining the parts and their bound need the rest."""
 _BACKEND = "alloc parts"
 _ELSEWHERE = "fits no part of the cluster that it may be in; solve it whole"
 

@@ -59,7 +59,17 @@ class Question:
         return (min if self.sense == "min" else max)(kept, key=self.value)
 
     def reaches(self, solution: Any, bound: float, gap: float) -> bool:
-        """Return whether a solution keeps every rule, and a bound up to a relative gap."""
+        """Return whether a solution keeps every rule, and a bound up to a relative gap.
+
+        Parameters
+        ----------
+        solution
+            A solution, or None, which reaches nothing.
+        bound
+            The bound, in the unit of the objective.
+        gap
+            Relative gap, at least 0.
+        """
         return (
             solution is not None
             and is_within(self.value(solution), bound, gap)

@@ -34,7 +34,7 @@ from alloc.workload import Job
 GOAL = "value then gpu_time then best_effort_jct"
 """What an admission is for, level by level."""
 _SHORTAGE_SHARE = 0.2
-"""Part of the time that is left for what refused jobs lack."""
+"""Part of the time that is left for what refused jobs lack, which whoever was refused asks next."""
 _NOTHING_GPU_H = 1e-9
 """A shortage below this is rounding."""
 

@@ -30,7 +30,8 @@ _ROUNDS = 2
 _MEANS = 1e-3
 """Part of a job's worth that a column must gain: less does not change who is let in."""
 _SURE = 0.95
-"""Value from which a column is kept without a look at others."""
+"""Value from which a column is kept without a look at others: what rounds it up loses next to
+nothing."""
 _MAX_UNSURE = 3
 """Most other columns that are kept at once, the largest, in windows that share no slot: one by one
 takes more programs, and what is chosen in one week says little of another."""

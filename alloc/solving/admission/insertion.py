@@ -25,13 +25,17 @@ than the cheapest is as good here."""
 _RUINED = 5
 """Most jobs that give up their plans at once: with so few a round takes two milliseconds."""
 _ASKED = 16
-"""Most refused jobs that ask to be let in, beside the one around which plans are given up."""
+"""Most refused jobs that ask to be let in, beside the one around which plans are given up: those
+that gain most, for each is planned anew in every round."""
 _NOISE = 0.2
-"""How far the order of those who ask is left to chance, in parts of what they gain."""
+"""How far the order of those who ask is left to chance, in parts of what they gain: without it
+equal rounds would end equally, with much more of it the worth of jobs would not count."""
 _PATIENCE = 60
-"""Rounds without a gain for each job, after which nothing more is expected."""
+"""Rounds without a gain for each job, after which nothing more is expected: by then every job has
+been the centre of many of them."""
 _MAX_MET = 4_000
-"""Most plans that are kept for a choice among them, the last ones."""
+"""Most plans that are kept for a choice among them, the last ones: the integer program grows with
+them."""
 
 
 class Insertion:

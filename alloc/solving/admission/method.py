@@ -49,12 +49,13 @@ _BACKEND = "alloc admission + HiGHS"
 _LARGE = 3_000
 """Columns from which jobs are planned again in parts first: smaller programs end by themselves."""
 _IMPROVE_SHARE = 0.7
-"""Part of the time for that."""
+"""Part of the time for that: the rest is for the whole program, which proves."""
 _MANY = 20_000
 """Choices of job, slot and configuration from which columns of plans are generated first: the
 relaxation of such a program takes longer than they do, from a second to a minute."""
 _COLUMNS_SHARE = 0.8
-"""Part of the time for columns of plans."""
+"""Part of the time for columns of plans: the rest is for the program, which plans some jobs
+again."""
 
 
 def solve_admission(
@@ -64,7 +65,21 @@ def solve_admission(
     warm_start: Solution | None,
     report: Progress,
 ) -> Outcome[Solution]:
-    """Solve an instance of F6: the method behind ``solve(..., "admission")``."""
+    """Solve an instance of F6: the method behind ``solve(..., "admission")``.
+
+    Parameters
+    ----------
+    instance
+        The instance.
+    objective
+        One level of a goal.
+    settings
+        Limits, and earlier levels of the goal.
+    warm_start
+        A schedule to start from, or None; the answer is never worse.
+    report
+        Takes a line of progress.
+    """
     data = admission_data(instance, objective, settings.held)
     if data.hopeless:
         report(f"{len(data.hopeless)} jobs miss their limit even alone on the cluster")

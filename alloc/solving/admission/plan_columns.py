@@ -35,14 +35,18 @@ known to a quarter of a hundredth; and for the last bound, to less."""
 _CLOSE = 1e-5
 """Part of the bound by which it may stay above the columns, where no rounding says that it may."""
 _SMOOTHING = 0.6
+"""Weight of the best prices known when plans are priced: near 1 the prices hardly move, near 0 they
+swing from round to round. Where they price no new plan, the prices of the master alone decide."""
 _MEANS = 1e-6
-"""Part of a job's worth by which a plan must cost less to be a column."""
+"""Part of a job's worth by which a plan must cost less to be a column: less is near the tolerance
+of HiGHS (1e-7), and moves no bound."""
 _SHRUNK, _MAX_STALLED, _NEAR = 0.95, 4, (0.1, 0.01)
 """Steps begin, and at last columns are enough, when so many rounds in a row left more than this
 part of the gap, and the gap is no more than this part of the bound: first rounds gain little where
 few jobs are refused. Plans without steps leave some hundredths of the bound open."""
 _FAR = 0.3
-"""Part of its job's worth by which a column may cost too much and still be chosen from."""
+"""Part of its job's worth by which a column may cost too much and still be chosen from: more of
+them slow the integer program, fewer leave it without a plan for jobs that have to give way."""
 _CHOICE_GAP = 1e-3
 """Relative gap at which a choice among columns is good enough: the bound is not its own."""
 _ROUNDING = 1e-12
@@ -52,7 +56,16 @@ _Key = tuple[int, Plan]
 
 
 def paid(plan: Plan, price: Array) -> float:
-    """Return what a plan costs at prices of each configuration in each slot, shape (T, C)."""
+    """Return what a plan costs at prices of each configuration in each slot, shape (T, C).
+
+    Parameters
+    ----------
+    plan
+        Pairs of a slot and the configuration that runs in it.
+    price
+        Price of each configuration in each slot, 0 or more, in the unit of the jobs' worth,
+        shape (T, C).
+    """
     slots, chosen = np.array(plan, dtype=np.int64).T
     return float(price[slots, chosen].sum())
 

@@ -45,8 +45,11 @@ Bundle = tuple[int, ...]
 _FIRST_S = 1.0
 """For a linear program at least: without its prices there is no bound."""
 _CONVERGED = 1e-9
+"""Reduced value from which a bundle is worth adding, where the largest weight is about 1: less is
+rounding. The bound does not lean on it: it takes the best value found, however small."""
 _PER_ROUND = 2000
-"""Most bundles added in a round of pricing."""
+"""Most bundles added in a round of pricing, the best first: the linear program stays small, and
+prices of the next round say which of the others are worth it."""
 _MAX_CORE = 60_000
 """Most bundles in the last integer program; with more, the gap stays open and says so."""
 

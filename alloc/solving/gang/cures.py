@@ -56,7 +56,15 @@ class Relaxation:
 
 
 def fits(questions: Questions, drop: frozenset[str] = frozenset()) -> bool:
-    """Return whether a job could start in some configuration without some requirements."""
+    """Return whether a job could start in some configuration without some requirements.
+
+    Parameters
+    ----------
+    questions
+        The job in each of its configurations.
+    drop
+        Requirements left out, of `requirements`.
+    """
     return any(question.fits(drop) for question in questions)
 
 
@@ -314,7 +322,15 @@ def _fewer(questions: Questions) -> Iterator[Relaxation]:
 
 
 def amount(number: float, word: str) -> str:
-    """Return a number of things, for example ``1 GPU`` or ``4 GPUs``."""
+    """Return a number of things, for example ``1 GPU`` or ``4 GPUs``.
+
+    Parameters
+    ----------
+    number
+        How many, 0 or more; a fraction of a GPU or core is one too.
+    word
+        What is counted, in the singular; an ``s`` makes the plural.
+    """
     return f"{number:g} {word}{'' if number == 1 else 's'}"
 
 

@@ -32,7 +32,8 @@ from alloc.units import MILLI
 from alloc.workload import Configuration, Job, PlacementRules, TaskGroup
 
 _SECONDS = 10.0
-"""A command that answers a person: the program is of a few groups, and takes milliseconds."""
+"""Wall time of the program, seconds: somebody waits for the answer, and each cure that is tried
+asks again. A job that is not decided by then is refused with a message, not guessed at."""
 REQUIREMENTS = (
     "affinity",
     "spread",
@@ -135,6 +136,13 @@ class GangFeasibility:
         """Return the question of the job with other rules and another configuration.
 
         The job keeps its other configurations; they are questions of their own.
+
+        Parameters
+        ----------
+        rules
+            Placement rules in place of the job's own.
+        configuration
+            The only configuration that is left.
         """
         job = replace(
             self.job, configurations=(configuration,), elasticity="rigid", placement=rules
@@ -146,7 +154,15 @@ class GangFeasibility:
         return self.empty if "running jobs" in drop else self.pool
 
     def hosts_room(self, group: TaskGroup, drop: frozenset[str]) -> Counts:
-        """Return the tasks of a group that each host has room for, shape (hosts,)."""
+        """Return the tasks of a group that each host has room for, shape (hosts,).
+
+        Parameters
+        ----------
+        group
+            A task group of the configuration; its count does not limit the room.
+        drop
+            Requirements left out, of `requirements`.
+        """
         asked = replace(
             group,
             count=_MANY,  # room is not to stop at the size of the gang
@@ -180,7 +196,15 @@ class GangFeasibility:
         )
 
     def room(self, group: TaskGroup, drop: frozenset[str]) -> dict[str, Counts]:
-        """Return the room of every unit by level for one task group on its own."""
+        """Return the room of every unit by level for one task group on its own.
+
+        Parameters
+        ----------
+        group
+            A task group of the configuration.
+        drop
+            Requirements left out, of `requirements`.
+        """
         ruled = group in self.configuration.ruled_groups
         rules = self.rules(drop) if ruled else PlacementRules()
         return room_by_level(self.tree, self.hosts_room(group, drop), rules)
@@ -190,6 +214,13 @@ class GangFeasibility:
 
         A place is a domain of the level to keep, with what spreads around it allow; without such a
         level only the sum over the units of the outermost level counts. Shape (unit ids,).
+
+        Parameters
+        ----------
+        group
+            A task group of the configuration.
+        drop
+            Requirements left out, of `requirements`.
         """
         rooms, level = self.room(group, drop), self.level(drop)
         if level is None:

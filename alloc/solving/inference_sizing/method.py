@@ -13,7 +13,7 @@ from alloc.solving.inference_sizing.relaxations import diagnose
 from alloc.solving.outcome import Outcome, Settings
 
 
-def solve_pieces(
+def _solve_pieces(
     problem: InferenceProblem,
     objective: str,
     settings: Settings,
@@ -56,5 +56,5 @@ def solve_pieces(
     return dataclasses.replace(outcome, conflict=diagnosis.conflict, repairs=diagnosis.repairs)
 
 
-by_mixes = partial(solve_pieces, method="mixes")
-by_columns = partial(solve_pieces, method="columns")
+by_mixes = partial(_solve_pieces, method="mixes")
+by_columns = partial(_solve_pieces, method="columns")

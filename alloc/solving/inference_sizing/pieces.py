@@ -52,7 +52,19 @@ def solve_all(
     method: Method,
     report: Report = lambda line: None,
 ) -> Part:
-    """Solve a problem; at an interrupt the pieces that are left have a moment."""
+    """Solve a problem; at an interrupt the pieces that are left have a moment.
+
+    Parameters
+    ----------
+    problem
+        The problem.
+    settings
+        Limits.
+    method
+        ``mixes`` of replicas or ``columns`` of the model, the same for every piece.
+    report
+        Takes a line of progress.
+    """
     data = sizing_data(problem)
     number = sum(len(choice.columns) for choice in data.choices)
     report(f"{len(data.periods)} kinds of periods, {number} numbers of replicas to choose from")

@@ -24,8 +24,11 @@ _IDLE = 1e-9
 _MARGINS = (1.01, 1.02, 1.05, 1.1, 1.2, 1.5, 2.0, 4.0)
 """By what the latencies of idle replicas are multiplied until replicas at work keep them."""
 _MAX_HOSTS = 1 << 16
+"""More hosts in one pool than a cluster has: where they do not do, hosts are not what is short."""
 _ACCURACY = 0.01
+"""To which part bisection finds a share or a factor: cures are stated to the percent."""
 _MAX_LOOSENED = 64.0
+"""Times the latency goals: a goal so far off is not loosened but given up, which is no cure."""
 
 
 Missed = tuple[RequestClass, str, float]
@@ -110,13 +113,13 @@ def _goals(
             if state.meets_goals():
                 return None
             missed = [
-                (kind, measure, _attained(state_goal(kind, measure), kind, measure, model, t, cap,
+                (kind, measure, _attained(_state_goal(kind, measure), kind, measure, model, t, cap,
                                           option.key))
                 for kind, measure, share, allowed in state.goals()
                 if share > allowed
             ]  # fmt: skip
             gap = max(
-                seconds / state_goal(kind, measure).seconds for kind, measure, seconds in missed
+                seconds / _state_goal(kind, measure).seconds for kind, measure, seconds in missed
             )
             if gap < nearest_gap:
                 nearest_gap, best = gap, (option.label, missed)
@@ -128,14 +131,14 @@ def _goals(
         f'class "{kind.name}" asks for {measure} within {goal.seconds:g} s at percentile '
         f"{goal.percentile:g} and gets {format_number(seconds, 4)} s"
         for kind, measure, seconds in missed
-        for goal in [state_goal(kind, measure)]
+        for goal in [_state_goal(kind, measure)]
     ]
     allow = " and ".join(
         f'class "{kind.name}" {format_number(seconds * more, 4, up=True)} s for {measure}'
         for kind, measure, seconds in missed
     )
     only = missed[0] if len(missed) == 1 else None
-    before = state_goal(only[0], only[1]).seconds if only else 1.0
+    before = _state_goal(only[0], only[1]).seconds if only else 1.0
     allowed = before * nearest_gap * more
     repair = Repair(
         "goal",
@@ -167,7 +170,7 @@ def _margin(
             break
         classes = {kind.name: kind for kind in model.classes}
         for other, measure, seconds in missed:
-            goal = LatencyGoal(seconds * margin, state_goal(other, measure).percentile)
+            goal = LatencyGoal(seconds * margin, _state_goal(other, measure).percentile)
             kind = classes[other.name]
             classes[kind.name] = (
                 dataclasses.replace(kind, ttft=goal)
@@ -187,7 +190,7 @@ def _idle(load: Load) -> Latencies:
     return latencies(load, 1, _IDLE / (one.prompt_s + one.step_s + one.work_s))
 
 
-def state_goal(kind: RequestClass, measure: str) -> LatencyGoal:
+def _state_goal(kind: RequestClass, measure: str) -> LatencyGoal:
     """Return the goal of a class for a measure it has one for."""
     goal = kind.ttft if measure == "ttft" else kind.tpot
     assert goal is not None

@@ -20,8 +20,10 @@ from alloc.solving.malleable.master import Column, make_column
 from alloc.solving.outcome import Settings
 
 _KEPT = 12
+"""Rounds whose profiles are kept as columns: those of rounds long ago belong to prices far off."""
 _KEEP_EVERY = 5
-"""How many rounds' profiles are kept as columns: every fifth of the last ones."""
+"""Of so many rounds the last is one of them: from one to the next, few jobs change their
+profile."""
 
 
 @dataclass(frozen=True)

@@ -27,11 +27,16 @@ from alloc.solving.malleable.master import Column, Master, make_column
 from alloc.solving.outcome import Settings
 
 _SMOOTHING = 0.6
+"""Weight of the best prices known when profiles are priced: near 1 the prices hardly move, near 0
+they swing from round to round. Where they price no new column, the prices of the master alone
+decide."""
 _CONVERGED = 1e-6
+"""Gap of the master that counts as none, as for an optimal answer: less cannot be shown anyway."""
 _CELLS_A_JOB = 50_000
+"""Size of the dynamic programs while columns are generated (slots x configurations x grid steps),
+for each job: about as long as following the labels takes. The finer the grid, the fewer labels."""
 _BOUND_CELLS = 10**8
-"""Sizes of the dynamic programs (slots x configurations x grid steps), about as long as following
-the labels takes, and a second: the finer the grid, the fewer labels there are."""
+"""The same for the last bound, of all jobs: about a second."""
 _CLOSE, _SHRUNK, _MAX_STALLED = 3e-4, 0.9, 3
 """A gap of the master that is left alone, once some iterations in a row did not shrink it to a
 share: the time goes to schedules, which are farther away."""
@@ -43,7 +48,8 @@ _BOUND_SHARE = 0.1
 """Share of the time left that the proof of a bound on the fine grid may take: incumbents need the
 rest."""
 _LONG = 20_000
-"""Jobs times slots from which counted jobs are priced by ascent, without a linear master."""
+"""Jobs times slots from which counted jobs are priced by ascent: solving a linear master of that
+many rows takes longer than the pricing."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +101,17 @@ class Relaxation:
 
 
 def grid_steps(data: SlotData, num_slots: int, cells: int | None = None) -> int:
-    """Return the grid steps that a number of dynamic programming cells affords."""
+    """Return the grid steps that a number of dynamic programming cells affords.
+
+    Parameters
+    ----------
+    data
+        The instance on its slots.
+    num_slots
+        Slots of the programs, at least 1.
+    cells
+        Slots x configurations x grid steps, at least 1; None: so many as the pricing takes.
+    """
     configurations = sum(len(table.rate) for table in data.tables)
     cells = _CELLS_A_JOB * data.num_jobs if cells is None else cells
     return int(np.clip(cells // (num_slots * configurations), _MIN_STATES, 20000))
@@ -107,6 +123,17 @@ def proved_bound(
     """Return the bound that prices prove on a fine grid, weighted slots.
 
     Minus infinity where time is too short: the bound of every job alone holds always.
+
+    Parameters
+    ----------
+    data
+        The instance on its slots.
+    prices
+        Prices of capacity, 0 or more, shape (slots, R).
+    settings
+        Limits; the time of this bound.
+    multipliers
+        Of peaks and held levels, or None where nothing links the jobs.
     """
     states = grid_steps(data, len(prices), _BOUND_CELLS)
     with suppress(OutOfTime):

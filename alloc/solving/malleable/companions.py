@@ -23,7 +23,8 @@ from alloc.solving.team import Team
 _TURN_S = 3.0
 """Turn of a search, seconds: Ctrl-C loses what the others found in theirs."""
 _MAX_TURNS = 3
-"""So many times as long others search at most while a proof is tried here."""
+"""So many times as long others search at most while a proof is tried here: what they find
+afterwards would begin from an incumbent long left behind."""
 
 
 @dataclass(frozen=True)

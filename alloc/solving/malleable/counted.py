@@ -4,6 +4,13 @@ Traces of rigid gangs make long instances of this kind. A profile is then a set 
 takes a dynamic program elsewhere is a running sum of the cheapest slots here: one job is inserted
 in a fraction of a millisecond. The pricing of all jobs is one program over time for all kinds of
 jobs side by side.
+
+Parameters
+----------
+data
+    The instance on its slots.
+job
+    Position of the job; a counted one, but for `is_counted`.
 """
 
 from __future__ import annotations
@@ -92,7 +99,13 @@ def cheapest_slots(
 
 
 def counted_profile(data: SlotData, job: int, slots: Index) -> Profile:
-    """Return the profile of a counted job that runs in these slots, in order."""
+    """Return the profile of a counted job that runs in these slots, in order.
+
+    Parameters
+    ----------
+    slots
+        The slots that it runs in, rising, as many as `slots_needed`.
+    """
     start, end = int(slots[0]), int(slots[-1])
     choice = np.full(end - start + 1, IDLE)
     choice[slots - start] = 0
@@ -170,7 +183,13 @@ class CountedPricing:
 
     @staticmethod
     def applies(data: SlotData, num_slots: int) -> bool:
-        """Return whether all jobs are counted, without limits, and the program is not too large."""
+        """Return whether all jobs are counted, without limits, and the program is not too large.
+
+        Parameters
+        ----------
+        num_slots
+            Slots of the program, at least 1.
+        """
         if not data.target.is_linear:
             return False
         if np.isfinite(data.limit).any():

@@ -32,7 +32,8 @@ _FORBIDDEN = 3
 """Choices that are forbidden before a dive is given up: of sixteen dives that found something on
 elastic-medium/07, thirteen had forbidden one at most and one four; the others went on to ten."""
 _WHOLE = 1 - 1e-6
-"""Share in the linear master from which a profile is taken as a whole."""
+"""Share in the linear master from which a profile is taken as a whole: the rest is its
+tolerance."""
 _PRICED = 1e-3
 """What more rounds of pricing may lower the value by that are not worth them, in slots where costs
 are about 1: a hundredth of what a neighbourhood gains."""

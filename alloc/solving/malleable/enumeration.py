@@ -21,6 +21,7 @@ from alloc.models.malleable.labels import cheapest_profiles
 from alloc.models.malleable.profiles import IDLE, Pricing, Profile, Solved, never
 
 _FIT = 1e-9
+"""Part of a slot by which a completion may be late through rounding of the work that was done."""
 
 
 def enumerate_profiles(

@@ -28,11 +28,17 @@ from alloc.solving.outcome import Settings
 
 Plan = dict[int, Column]
 _PRICE_FACTORS = (1.0, 0.9, 1.1, 0.75, 0.5, 0.25, 0.0)
+"""Multiples of the prices at which all jobs are inserted, the prices themselves first, in case time
+is short: the best one differs from instance to instance. At 0 each job takes what is there."""
 _FEW_LEFT = 0.5
-"""Share of the jobs up to which those that the linear master splits are the only ones inserted."""
+"""Share of the jobs up to which those that the linear master splits are the only ones inserted: of
+more, what it takes whole is too little to hold the others to."""
 _SUBPROBLEM_SECONDS = 5.0
+"""Wall time of the integer master for some of the jobs, seconds: its incumbent counts, proved or
+not, and other jobs are to have their turn."""
 _WIDE, _CHOSEN = 24, 4
-"""Jobs that the integer master chooses for, and of how many rounds one is such a choice."""
+"""Jobs that the integer master chooses for, and of how many rounds one is such a choice: it takes
+as long as several rounds of insertion, and needs the columns that these find."""
 _NEAR_BOUND = 1e-3
 """Gap from which on that is worth it beside dives, which find most of what is farther away."""
 _LONG_SIZES = (2, 40)
@@ -44,7 +50,8 @@ _DIVE_SIZES = (8, 14)
 """Range of sizes of the neighbourhoods that dives choose for at first; smaller ones gain less, and
 larger ones take more than a second each."""
 _IDLE_DIVES = 60
-"""Dives without a better schedule after which they choose for two jobs more."""
+"""Dives without a better schedule after which they choose for two jobs more: by then the smaller
+ones have had each job several times."""
 _WORSE = 0.15
 """Share of the gap by which dives may leave the best schedule: of 0, 0.05, 0.15 and 0.4 the one
 with the best schedules after 40 seconds of CPU on elastic-medium/07."""
@@ -61,7 +68,19 @@ def _changes(plan: Plan, other: Plan) -> Plan:
 def guided_plans(
     data: SlotData, builder: Builder, relaxation: Relaxation, settings: Settings
 ) -> list[Plan]:
-    """Return the complete schedules that price-guided insertion finds in time, best first."""
+    """Return the complete schedules that price-guided insertion finds in time, best first.
+
+    Parameters
+    ----------
+    data
+        The instance on its slots.
+    builder
+        Inserts single jobs.
+    relaxation
+        Columns and prices.
+    settings
+        Limits; after them no schedule is begun.
+    """
     order = np.argsort(relaxation.completion(data.num_jobs), kind="stable").tolist()
     kept, room = _rounded(builder, relaxation)
     left = [job for job in order if job not in kept]
@@ -184,7 +203,15 @@ class Improver(Reinsertion[Column, Array]):
         return self.relaxation.mastered and not self.data.target.links_jobs
 
     def search(self, seconds: float, report: Callable[[str], None]) -> None:
-        """Improve the incumbent until the target is met, time is up, or nothing helps any more."""
+        """Improve the incumbent until the target is met, time is up, or nothing helps any more.
+
+        Parameters
+        ----------
+        seconds
+            Wall time of this turn, seconds; less where the settings leave less.
+        report
+            Takes a line of progress.
+        """
         stop = max(self.settings.seconds_left() - seconds, 0.0)
         record, rounds = self.plan, 0
         if self.dives and self._walk is not None and self._walk[0] is record:

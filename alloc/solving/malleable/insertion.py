@@ -20,9 +20,11 @@ from alloc.solving.malleable.quick_insertion import earliest_profile, is_exact
 _STATES = 400
 """Grid steps of the work left: the profile returned always completes, whatever the grid."""
 _WAITING = 1e-3
-"""Share of the largest cost of a slot that waiting costs a job whose completion is free."""
+"""Share of the largest cost of a slot that waiting costs a job whose completion is free: enough for
+it to take the earliest room there is, too little to outweigh what counts."""
 _ABOVE_FLOOR = (1.0, 1.25, 2.0)
-"""Multiples of a peak's floor whose completions order the jobs."""
+"""Multiples of a peak's floor whose completions order the jobs: what the peak will be is not known
+yet."""
 
 
 class Builder:
@@ -54,11 +56,27 @@ class Builder:
         return room
 
     def take(self, room: Array, column: Column) -> None:
-        """Take a column's capacity."""
+        """Take a column's capacity.
+
+        Parameters
+        ----------
+        room
+            Capacity left, shape (slots, R), changed in place.
+        column
+            A column; nothing checks that it fits.
+        """
         room.reshape(-1)[column.rows] -= column.use
 
     def give_back(self, room: Array, column: Column) -> None:
-        """Give a column's capacity back."""
+        """Give a column's capacity back.
+
+        Parameters
+        ----------
+        room
+            Capacity left, shape (slots, R), changed in place.
+        column
+            A column whose capacity was taken.
+        """
         room.reshape(-1)[column.rows] += column.use
 
     def insert(self, job: int, room: Array, prices: Array | None) -> Column | None:
@@ -159,7 +177,15 @@ class Builder:
         return int(min(np.ceil(end) + 1, self.num_slots))
 
     def insert_quickly(self, job: int, room: Array) -> Column | None:
-        """Return an early column of a job that fits into the room, in one sweep, or None."""
+        """Return an early column of a job that fits into the room, in one sweep, or None.
+
+        Parameters
+        ----------
+        job
+            Position of the job.
+        room
+            Capacity left, shape (slots, R).
+        """
         profile = earliest_profile(self.data, job, room)
         return None if profile is None else make_column(self.data, job, profile)
 
@@ -173,6 +199,17 @@ class Builder:
         """Insert jobs in order, taking their capacity from `room`; None when one does not fit.
 
         Once `hurry` says so, the jobs left are inserted quickly.
+
+        Parameters
+        ----------
+        order
+            Positions of the jobs.
+        room
+            Capacity left, shape (slots, R), changed in place, also where a job does not fit.
+        prices
+            As in `insert`.
+        hurry
+            Says whether time is short.
         """
         placed: dict[int, Column] = {}
         for job in order:
@@ -205,7 +242,15 @@ def total_cost(plan: Mapping[int, Any]) -> float:
 
 
 def value_of(data: SlotData, plan: Mapping[int, Any]) -> float:
-    """Return the objective of a plan of all jobs, in slots; infinite if a level is not kept."""
+    """Return the objective of a plan of all jobs, in slots; infinite if a level is not kept.
+
+    Parameters
+    ----------
+    data
+        The instance on its slots.
+    plan
+        Column of each job by its position.
+    """
     if not data.target.links_jobs:
         return total_cost(plan)
     return data.target.value(np.array([plan[j].profile.completion for j in range(data.num_jobs)]))

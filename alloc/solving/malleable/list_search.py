@@ -54,7 +54,19 @@ def best_of(
     objective: str = "weighted_jct",
     held: Sequence[Held] = (),
 ) -> Incumbent | None:
-    """Return the best of the schedules that keep every rule and what is held; None if none does."""
+    """Return the best of the schedules that keep every rule and what is held; None if none does.
+
+    Parameters
+    ----------
+    instance
+        The instance.
+    schedules
+        Schedules, or None for none.
+    objective
+        Name of the objective; all of them are minimised.
+    held
+        Earlier levels of a goal, with the values that they must keep.
+    """
     value = objective_of(objective).evaluate
     best: Incumbent | None = None
     for schedule in schedules:
@@ -164,7 +176,15 @@ class ListSearch:
 
 
 def candidate_of(instance: Instance, schedule: Schedule) -> Candidate:
-    """Return the list and the plans of a schedule: jobs by completion, and what each ran in."""
+    """Return the list and the plans of a schedule: jobs by completion, and what each ran in.
+
+    Parameters
+    ----------
+    instance
+        The instance.
+    schedule
+        A schedule; jobs that never complete come last.
+    """
     ends = completions(instance, schedule)
     order = sorted(
         range(len(instance.jobs)),

@@ -51,7 +51,17 @@ class Column:
 
 
 def make_column(data: SlotData, job: int, profile: Profile) -> Column:
-    """Return the column of a profile."""
+    """Return the column of a profile.
+
+    Parameters
+    ----------
+    data
+        The instance on its slots.
+    job
+        Position of the job.
+    profile
+        A profile of it, which ends within the slots of the room that it is held against.
+    """
     table = data.table(job)
     choice = np.array(profile.choice)
     running = np.flatnonzero(choice != IDLE)
@@ -117,7 +127,15 @@ class Links:
         return rows, values
 
     def of_profile(self, job: int, completion: float) -> tuple[Index, Array]:
-        """Return the entries of a profile of a job that ends so."""
+        """Return the entries of a profile of a job that ends so.
+
+        Parameters
+        ----------
+        job
+            Position of the job, one of the master.
+        completion
+            When the profile ends, slots from 0.
+        """
         i, target = self.row_of[job], self.target
         rows = [self.first + k * self.num_jobs + i for k in range(len(target.peaks))]
         values = [float(p.slope[job] * (completion - p.origin[job])) for p in target.peaks]
@@ -333,7 +351,15 @@ def solve_integer_master(
 
 
 def fit_together(columns: Iterable[Column], room: Array) -> bool:
-    """Return whether columns fit together into the capacity left, shape (slots, R)."""
+    """Return whether columns fit together into the capacity left, shape (slots, R).
+
+    Parameters
+    ----------
+    columns
+        One column of each job.
+    room
+        Capacity left; where it is below 0 already, nothing may be added.
+    """
     before = room.ravel()
     left = before.copy()
     for column in columns:

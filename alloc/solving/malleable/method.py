@@ -38,14 +38,21 @@ from alloc.solving.refinement import Question, solve_refined
 from alloc.units import SHORTEST_SLOT_S
 
 _GRID_SLOTS = 300
+"""Slots of the grid in continuous time, about: the masters and the dynamic programs grow with them,
+and the schedule is improved off the grid later."""
 _SEARCH_SHARE = 0.96
+"""Part of the time limit for the search: the rest is for tasks on hosts and the check of the
+answer."""
 _GRID_SHARE, _PRICES_SHARE = 0.2, 0.2
 """Parts of the time for the grid, and for prices, in continuous time; the rest is for schedules."""
 _FAR = 100.0
-"""Multiple of the bound of each job alone above which no ascent comes."""
+"""Multiple of the bound of each job alone that no ascent reaches: the value to aim at where there
+is no schedule."""
 _MAX_SLOTS = 4 * _GRID_SLOTS
 """Slots up to which prices are raised where the grid has none; what is later is free."""
 _MAX_COLUMNS = 50_000
+"""Variables of the time-indexed program up to which it is asked where hosts do not hold the
+schedule: it comes last, and is to end within what time is left."""
 _BACKEND = "alloc column generation + HiGHS"
 
 _TOGETHER = (
@@ -66,6 +73,19 @@ def solve_malleable(
     In continuous time a schedule on a grid of slots is improved off the grid, and the bound is the
     fluid one, which holds for schedules on any grid and none. The answer is never worse than a warm
     start that keeps every rule.
+
+    Parameters
+    ----------
+    instance
+        The instance.
+    objective
+        One level of a goal.
+    settings
+        Limits, and earlier levels of the goal.
+    warm_start
+        A schedule to start from, or None.
+    report
+        Takes a line of progress.
     """
     asked, continuous = instance, instance.slot_s is None
     if continuous:
@@ -258,7 +278,15 @@ def _alone(data: SlotData) -> float:
 
 
 def too_late(data: SlotData, continuous: bool = False) -> str | None:
-    """Return the sentence for a job that misses its limit even alone, or None."""
+    """Return the sentence for a job that misses its limit even alone, or None.
+
+    Parameters
+    ----------
+    data
+        The instance on its slots.
+    continuous
+        Whether slots are only a unit of time: then jobs start when they arrive, not with a slot.
+    """
     start = data.release - data.lag if continuous else data.release
     earliest = start + data.shortest
     late = np.flatnonzero(earliest > data.limit + 1e-9)

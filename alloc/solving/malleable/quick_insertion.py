@@ -19,7 +19,15 @@ _FIT = 1e-9
 
 
 def is_exact(data: SlotData, job: int) -> bool:
-    """Return whether `earliest_profile` is the earliest there is."""
+    """Return whether `earliest_profile` is the earliest there is.
+
+    Parameters
+    ----------
+    data
+        The instance on its slots.
+    job
+        Position of the job.
+    """
     return data.instance.jobs[job].preemptible
 
 

@@ -50,13 +50,39 @@ class Inserter(Protocol[Column, Room]):
         """Return what some jobs leave."""
 
     def take(self, room: Room, column: Column) -> None:
-        """Take a column's capacity."""
+        """Take a column's capacity.
+
+        Parameters
+        ----------
+        room
+            Capacity left, changed in place.
+        column
+            A column; nothing checks that it fits.
+        """
 
     def give_back(self, room: Room, column: Column) -> None:
-        """Give a column's capacity back."""
+        """Give a column's capacity back.
+
+        Parameters
+        ----------
+        room
+            Capacity left, changed in place.
+        column
+            A column whose capacity was taken.
+        """
 
     def insert(self, job: int, room: Room, prices: Array | None) -> Column | None:
-        """Return the cheapest column of a job that fits into the room, or None."""
+        """Return the cheapest column of a job that fits into the room, or None.
+
+        Parameters
+        ----------
+        job
+            Position of the job.
+        room
+            Capacity left.
+        prices
+            Price of capacity over time, as the builder takes it; None where all are 0.
+        """
 
 
 class Reinsertion(Generic[Column, Room]):

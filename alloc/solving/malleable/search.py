@@ -39,7 +39,8 @@ _FIRST_PROFILES, _MORE_PROFILES = 250, 4
 """Profiles that are chosen among first, some hundredths of a second, and how many times more are
 next."""
 _CHOICE_SHARE = 0.2
-"""Share of the time left for a choice after which others come."""
+"""Share of the time left for a choice among some profiles, after which more of them come: one that
+takes longer is no quick way to a better incumbent."""
 _MAX_AIMS, _NEARER = 4, 4.0
 """How often a proof aims nearer to the bound, and how many times nearer."""
 _FIRST_SHARE, _GUIDED_SHARE = 0.3, 0.3
@@ -54,7 +55,8 @@ _MAX_ASKED = 1_000_000
 """Choices (job, slot, configuration) up to which HiGHS is asked for a schedule: building the model
 of more takes a minute and gigabytes."""
 _WORTH = 1e-3
-"""Share of its value by which the incumbent must fall for another turn to be worth it."""
+"""Share of its value by which the incumbent must fall for another turn: less hardly moves the
+bound."""
 _NOTHING = 1e-11
 """Difference between value and bound that rounding explains, where costs are about 1: a tardiness
 of 0 has no relative gap."""

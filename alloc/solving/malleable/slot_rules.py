@@ -30,7 +30,8 @@ _ROOM = 1e-6
 _HALVINGS = 20
 """Of the multiplier in a slot: a millionth of the range is less than what rounding down loses."""
 _ALONE = 10.0
-"""A job that waits counts as so many times slower than in its slowest configuration."""
+"""A job that waits counts as so many times slower than in its slowest configuration: it would be
+infinitely slower, and no power of that could be compared."""
 POWERS = (-0.5, 0.0, -1.0, 1.0)
 """Of the remaining time whose weighted sum a rule minimises, the one that is best under contention
 first: below 0 what is nearly done comes first, and -1 gets the most done of the jobs, each by its

@@ -143,11 +143,27 @@ class TimedBuilder:
         return Room(at, self.data.rows.capacity - np.cumsum(change, axis=0))
 
     def take(self, room: Room, column: TimedColumn) -> None:
-        """Take a column's capacity."""
+        """Take a column's capacity.
+
+        Parameters
+        ----------
+        room
+            Capacity left, changed in place.
+        column
+            A column; nothing checks that it fits.
+        """
         self._change(room, column, -1.0)
 
     def give_back(self, room: Room, column: TimedColumn) -> None:
-        """Give a column's capacity back."""
+        """Give a column's capacity back.
+
+        Parameters
+        ----------
+        room
+            Capacity left, changed in place.
+        column
+            A column whose capacity was taken.
+        """
         self._change(room, column, 1.0)
 
     def _change(self, room: Room, column: TimedColumn, sign: float) -> None:
@@ -193,6 +209,15 @@ class TimedBuilder:
         """Insert jobs in order into an empty schedule, then let each use what is left over.
 
         None when one does not fit, or time is over.
+
+        Parameters
+        ----------
+        order
+            Positions of the jobs.
+        prices
+            Prices as `insert` takes them.
+        is_over
+            Says whether time is over.
         """
         room = self.empty()
         placed: dict[int, TimedColumn] = {}
@@ -210,7 +235,17 @@ class TimedBuilder:
         return placed
 
     def advance(self, job: int, room: Room, placed: dict[int, TimedColumn]) -> None:
-        """Let a job complete earlier where capacity that is left allows it."""
+        """Let a job complete earlier where capacity that is left allows it.
+
+        Parameters
+        ----------
+        job
+            Position of the job.
+        room
+            Capacity left beside all that is placed, changed in place.
+        placed
+            Column of each job, changed in place.
+        """
         self.give_back(room, placed[job])
         column = self.insert(job, room, None)
         if column is not None and column.profile.completion < placed[job].profile.completion:
@@ -332,6 +367,15 @@ def timed_plan(
 
     A run in a configuration that no table has, for another dominates it, is one in the slowest that
     is no slower.
+
+    Parameters
+    ----------
+    data
+        The instance on its grid, which gives the unit of time.
+    instance
+        The same in continuous time.
+    schedule
+        A schedule of it.
     """
     ends = completions(instance, schedule)
     plan: dict[int, TimedColumn] = {}
@@ -366,7 +410,15 @@ def _column(data: SlotData, j: int, configuration: int) -> int:
 def pieces_s(
     data: SlotData, plan: Mapping[int, TimedColumn]
 ) -> tuple[tuple[tuple[float, float, int], ...], ...]:
-    """Return the pieces of each job in seconds, with the configurations of the job itself."""
+    """Return the pieces of each job in seconds, with the configurations of the job itself.
+
+    Parameters
+    ----------
+    data
+        The instance on its grid.
+    plan
+        Column of each job by its position.
+    """
     return tuple(
         tuple(
             (start * data.slot_s, end * data.slot_s, int(data.table(j).configuration[c]))

@@ -42,15 +42,17 @@ _WORK_PRICES = 256
 _MAX_INTERVALS = 1600
 """Intervals up to which the grid is refined: a round takes time in proportion."""
 _FACTORS = (1.0, 0.75, 0.0)
-"""Multiples of the prices at which all jobs are inserted for a first plan."""
+"""Multiples of the prices at which all jobs are inserted for a first plan; at 0 each takes what is
+there."""
 _SIZES = (2, 24)
 """Range of neighbourhood sizes: of more jobs, most lose where they were."""
 _ROUNDS, _TRIES = 64, 8
 """Neighbourhoods and lists in a turn, about a second of each for some hundreds of jobs."""
 _LONGEST_TURN = 16
-"""Multiple of these that a turn may take while it gains."""
+"""Multiple of these that a turn may take while it gains: the other kind of turn is to come, too."""
 _RESERVE = 2.0
-"""How often the time of following a plan is kept for the last one."""
+"""How often the time of following a plan is kept for the last one: it may take longer than the one
+before."""
 
 
 @dataclass(frozen=True)

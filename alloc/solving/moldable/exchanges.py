@@ -38,11 +38,11 @@ _NOISE = 0.1
 """Of the load of a host, by how much it is taken for more or less where hosts of little load are
 sought: the same ones would be asked again and again."""
 _CLOSE = 2e-3
-"""How close to the best one a bound of some hosts' peak is sought."""
+"""How close to the best one a bound of some hosts' peak is sought: it only says where to begin."""
 _TRIES = 3
 """Times the number of hosts, so many exchanges without a gain end the search with so many hosts."""
 _MAX_HOSTS = 4
-"""Hosts at a time."""
+"""Hosts at a time: schedules of the jobs of more are too many to list."""
 
 
 class Exchanges:

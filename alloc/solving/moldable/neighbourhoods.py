@@ -29,7 +29,7 @@ _FIRST_SIZE, _MAX_SIZE, _MIN_SIZE = 8, 60, 4
 _STEP_S = 1.0
 """Seconds for a step: one that takes longer had too many jobs."""
 _HOSTS = 4
-"""Hosts whose jobs are taken out together, at most."""
+"""Hosts whose jobs are taken out together, at most: of more, the jobs no longer compete."""
 
 
 class Neighbourhoods:

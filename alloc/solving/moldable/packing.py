@@ -34,7 +34,7 @@ _BEAM = 1000
 """States to go on with: some hundredths of a second a host."""
 
 
-def area_prices(data: MoldableData, classes: tuple[HostClass, ...], deadline: Array) -> TimePrices:
+def _area_prices(data: MoldableData, classes: tuple[HostClass, ...], deadline: Array) -> TimePrices:
     """Return prices of time at which all units of all hosts cost the same at all times.
 
     Parameters
@@ -95,7 +95,7 @@ class Packing:
         data = self._data
         deadline = np.minimum(data.deadline, data.target.level.peaks[0].latest(guess))
         if prices is None:
-            prices = area_prices(data, self._classes, deadline)
+            prices = _area_prices(data, self._classes, deadline)
         left = np.arange(data.num_jobs)
         steps: list[tuple[int, Choice]] = []
         hosts = [(c, h) for c, own in enumerate(self._classes) for h in own.hosts]

@@ -23,7 +23,7 @@ from alloc.solving.outcome import Settings
 _SURE = 1e-9
 """By how much needs must exceed what there is to prove something: rounding makes 1e-13 of it."""
 _GAIN = 1e-7
-"""Relative gain in worth of a sequence that is worth a column."""
+"""Relative gain in worth of a sequence that is worth a column: less is the tolerance of HiGHS."""
 _AT_ONCE = 6
 """Sequences of different jobs that are added to a row at a time, at least; of more jobs more."""
 _JOBS_EACH = 12

@@ -42,6 +42,19 @@ def by_aggregation(
     A greedy plan is there after milliseconds; the linear relaxation of the aggregated model gives
     a bound that is proved again in numpy from its multipliers; an integer program over the columns
     that these two leave in play ends it. Whatever the time limit, the best plan is returned.
+
+    Parameters
+    ----------
+    problem
+        The decision: jobs, nodes and prices.
+    objective
+        Name of the objective, ``operation-cost``.
+    settings
+        Limits.
+    start
+        A plan to start from, or None; the answer is never worse.
+    report
+        Takes a line of progress.
     """
     search = _Search(problem, settings, objective, report)
     if start is not None:

@@ -12,7 +12,9 @@ from alloc.models.operation.unrolling import Filled, name_nodes
 from alloc.problems.operation.problem import OperationPlan
 
 OFF = -1
+"""No node, as an index of jobs and options, and no type, as that of a node: those count from 0."""
 _TOLERANCE = 1e-9
+"""Part of a power cap by which a sum of watts may exceed it through rounding."""
 
 
 @dataclass(frozen=True)
@@ -141,7 +143,15 @@ class PartialPlan:
         return ShrinkMove(int(other[row[k]]), int(shrunk[k]), int(column[k] + 1), float(cost[k]))
 
     def put_shrinking(self, job: int, shrink: ShrinkMove) -> None:
-        """Run a job that waits beside one that shrinks."""
+        """Run a job that waits beside one that shrinks.
+
+        Parameters
+        ----------
+        job
+            Number of the job that waits.
+        shrink
+            The move, as `shrink_move` returned it for this job and board.
+        """
         node = int(self.node_of[shrink.other])
         v, before = int(self.type[node]), self._charge(node)
         for j, gpus in ((shrink.other, shrink.other_gpus), (job, shrink.gpus)):
@@ -170,7 +180,15 @@ class PartialPlan:
         return (int(other[k]), float(cost[k])) if np.isfinite(cost[k]) else None
 
     def replace(self, job: int, other: int) -> None:
-        """Let a running job wait and run one that waits in its place."""
+        """Let a running job wait and run one that waits in its place.
+
+        Parameters
+        ----------
+        job
+            Number of the job that waits; it gets the node and the GPUs of the other.
+        other
+            Number of the job that runs.
+        """
         node, gpus = int(self.node_of[other]), int(self.gpus_of[other])
         v, before = int(self.type[node]), self._charge(node)
         del self.members[node][other]
@@ -182,7 +200,17 @@ class PartialPlan:
         self._refresh(node, before)
 
     def put(self, job: int, options: Options, k: int) -> None:
-        """Run a job that waits in one of its options."""
+        """Run a job that waits in one of its options.
+
+        Parameters
+        ----------
+        job
+            Number of the job that waits.
+        options
+            Its options, as `options` returned them for this board.
+        k
+            Which of them, 0 <= k < len(options).
+        """
         node = int(options.node[k])
         if node == OFF:
             node = self._switch_on(int(options.type[k]))
@@ -209,7 +237,15 @@ class PartialPlan:
             self.off[self.pool[node]] += 1
 
     def set_node(self, node_type: int, members: dict[int, int]) -> bool:
-        """Switch a node on with jobs that wait; return whether there was room for it."""
+        """Switch a node on with jobs that wait; return whether there was room for it.
+
+        Parameters
+        ----------
+        node_type
+            Number of the type that the node is switched on as.
+        members
+            GPUs of each job on it, at least 1, by the number of the job; together they fit.
+        """
         if not self.data.offers[self.off > 0, node_type].any():
             return False
         cap = self.data.problem.power_cap_w

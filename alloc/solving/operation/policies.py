@@ -21,7 +21,11 @@ from alloc.solving.outcome import Outcome, Settings
 from alloc.solving.solver import solve_within
 
 _PASSES = 100
+"""Greedy passes of a decision: a count and no time, so that an answer does not depend on the
+machine."""
 _WALKS = 60
+"""Walks between plans of the elite: a count as well, so that an answer does not depend on the
+machine."""
 
 
 @dataclass(frozen=True)

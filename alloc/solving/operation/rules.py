@@ -3,6 +3,17 @@
 The rules are ours, after what the papers say of theirs: first come first served and earliest due
 date give every job the fastest way to run that is still free; the hierarchical method decides the
 sizes first and the places later; greedy decides both at once, by what a job adds to the cost.
+
+Parameters
+----------
+data
+    The decision.
+order
+    Numbers of the jobs, in the order in which they get nodes.
+board
+    The plan so far, changed in place.
+job
+    Number of a job; where a board is given, one that waits on it.
 """
 
 from __future__ import annotations
@@ -16,19 +27,19 @@ from alloc.models.operation.data import OperationData
 from alloc.solving.operation.partial_plan import OFF, Options, PartialPlan
 
 
-def due_order(data: OperationData) -> list[int]:
+def _due_order(data: OperationData) -> list[int]:
     """Return the jobs, earliest due date first."""
     due = np.array([job.due_date_s for job in data.problem.jobs])
     return [int(j) for j in np.argsort(due, kind="stable")]
 
 
-def arrival_order(data: OperationData) -> list[int]:
+def _arrival_order(data: OperationData) -> list[int]:
     """Return the jobs, earliest arrival first."""
     arrival = np.array([job.arrival_s for job in data.problem.jobs])
     return [int(j) for j in np.argsort(arrival, kind="stable")]
 
 
-def pressures(data: OperationData) -> Array:
+def _pressures(data: OperationData) -> Array:
     """Return how late each job would be in its fastest way to run, hours; higher is tighter."""
     due = np.array([job.due_date_s for job in data.problem.jobs]) / 3600
     fastest = data.hours.min(axis=(1, 2))
@@ -37,10 +48,10 @@ def pressures(data: OperationData) -> Array:
 
 def pressure_order(data: OperationData) -> list[int]:
     """Return the jobs, highest pressure first."""
-    return [int(j) for j in np.argsort(-pressures(data), kind="stable")]
+    return [int(j) for j in np.argsort(-_pressures(data), kind="stable")]
 
 
-def exclusive_fastest(data: OperationData, order: Iterable[int]) -> PartialPlan:
+def _exclusive_fastest(data: OperationData, order: Iterable[int]) -> PartialPlan:
     """Give every job in turn a node of its own, in its fastest way to run.
 
     No node is shared: the rule of first-principle schedulers that know nothing of sharing. When
@@ -56,7 +67,7 @@ def exclusive_fastest(data: OperationData, order: Iterable[int]) -> PartialPlan:
     return board
 
 
-def shared_in_time(data: OperationData, order: Iterable[int]) -> PartialPlan:
+def _shared_in_time(data: OperationData, order: Iterable[int]) -> PartialPlan:
     """Give every job in turn the fewest GPUs that meet its due date, else the fastest that fit.
 
     Of as many GPUs, the fastest; of equal ones, the first node.
@@ -96,7 +107,7 @@ def insert(board: PartialPlan, job: int) -> None:
         board.put(job, options, best)
 
 
-def alone_cost(data: OperationData, job: int) -> Array:
+def _alone_cost(data: OperationData, job: int) -> Array:
     """Return what each way to run a job would cost on a node of its own, shape (V, G + 1)."""
     can = np.isfinite(data.hours[job])
     hours = np.where(can, data.hours[job], 0.0)
@@ -106,14 +117,20 @@ def alone_cost(data: OperationData, job: int) -> Array:
 
 def ranked_ways(data: OperationData, job: int) -> list[tuple[int, int]]:
     """Return a job's ways to run (type, GPUs), in order of their cost on a node of their own."""
-    cost = alone_cost(data, job)
+    cost = _alone_cost(data, job)
     order = np.argsort(cost, axis=None, kind="stable")
     ways = [divmod(int(flat), cost.shape[1]) for flat in order]
     return [(v, g) for v, g in ways if np.isfinite(cost[v, g])]
 
 
 def place_way(board: PartialPlan, job: int, way: tuple[int, int]) -> bool:
-    """Run a job in a given way on the fullest node with room, else on a new one; say if it runs."""
+    """Run a job in a given way on the fullest node with room, else on a new one; say if it runs.
+
+    Parameters
+    ----------
+    way
+        Number of the node type, and GPUs, at least 1.
+    """
     options = board.options(job)
     same = np.flatnonzero((options.type == way[0]) & (options.gpus == way[1]))
     if not len(same):
@@ -138,7 +155,7 @@ def hierarchical(data: OperationData) -> PartialPlan:
     """
     board = PartialPlan(data)
     ways = {job: ranked_ways(data, job) for job in range(data.num_jobs)}
-    tight = pressures(data)
+    tight = _pressures(data)
     for job in sorted(ways, key=lambda j: (-ways[j][0][1], -tight[j], j)):
         _first_that_fits(board, job, ways[job])
     return board
@@ -155,15 +172,15 @@ Rule = Callable[[OperationData], PartialPlan]
 RULES: dict[str, tuple[str, Rule]] = {
     "fifo": (
         "first come first served, the fastest node each, not shared",
-        lambda data: exclusive_fastest(data, arrival_order(data)),
+        lambda data: _exclusive_fastest(data, _arrival_order(data)),
     ),
     "edf": (
         "earliest due date first, the fastest node each, not shared",
-        lambda data: exclusive_fastest(data, due_order(data)),
+        lambda data: _exclusive_fastest(data, _due_order(data)),
     ),
     "edf-shared": (
         "earliest due date first, the fewest GPUs that meet it, else the fastest left",
-        lambda data: shared_in_time(data, due_order(data)),
+        lambda data: _shared_in_time(data, _due_order(data)),
     ),
     "hierarchical": ("sizes first, then places by best fit decreasing", hierarchical),
     "greedy": (

@@ -27,9 +27,14 @@ Stop = Callable[[], bool]
 """Whether time is up."""
 
 _SWAP = 0.15
+"""Chance of each pair of neighbours in the order to be exchanged: most of the order stays, which is
+a good one already, and hardly two passes have the same."""
 _SECOND_CHOICE = 0.2
+"""Chance that a job takes its second, third or fourth best way: four of five keep the best."""
 _ELITE = 5
+"""Plans that walks lead between: more are worse plans, fewer have few differences to walk along."""
 _CANDIDATES = 3
+"""Nodes of the guiding plan that a step tries, drawn at random: each costs a plan of its own."""
 
 
 def randomised_greedy(
@@ -161,7 +166,19 @@ def _taken_over(board: PartialPlan, guide: PartialPlan, node: int) -> PartialPla
 
 
 def reinsert(board: PartialPlan, rng: np.random.Generator, stop: Stop, passes: int = 3) -> None:
-    """Improve a board job by job: insert it where it adds least, or in the place of another."""
+    """Improve a board job by job: insert it where it adds least, or in the place of another.
+
+    Parameters
+    ----------
+    board
+        The plan, changed in place.
+    rng
+        Decides the order of the jobs.
+    stop
+        Whether to stop before; the board is a plan at any time.
+    passes
+        Most passes over all jobs, 0 or more; one that gains nothing is the last.
+    """
     for _ in range(passes):
         before = board.cost
         for job in rng.permutation(board.data.num_jobs).tolist():

@@ -179,7 +179,15 @@ def stage_plan(problem: OperationProblem, job_id: str) -> StagePlan:
 
 
 def first_stage_costs(problem: OperationProblem, job: OperationJob) -> dict[tuple[str, int], float]:
-    """Return, for each way to run the first stage, the least expected cost of what begins so."""
+    """Return, for each way to run the first stage, the least expected cost of what begins so.
+
+    Parameters
+    ----------
+    problem
+        The decision.
+    job
+        A job of it, with its chances to stop.
+    """
     ways = _ways(problem, job)
     return {
         (ways.types[w], ways.gpus[w]): float(

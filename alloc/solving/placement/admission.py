@@ -92,15 +92,22 @@ from alloc.solving.placement.tables import Ints
 from alloc.solving.placement.waiting import Waiting, admission_obstacle, gather
 
 _CONVERGED = 1e-6
+"""Relative difference of bound and linear program at which patterns end: below it is rounding."""
 _TOLERANCE = 1e-9
+"""What a value may miss of a bound and still count as equal: both are sums of the same worths,
+rounded differently."""
 _SMOOTHING = 0.5
-"""Weight of the best prices known in the prices that patterns are asked for at."""
+"""Weight of the best prices known in the prices that patterns are asked for at: near 1 the prices
+hardly move, near 0 they swing from round to round."""
 _CHOICE_NODES = (10, 1000)
 """Nodes of the search tree in which patterns are chosen, before and after more of them are
 collected. Seconds would end it at another place on each machine."""
 _DISTURBED = 30
+"""Rounds of pricing at disturbed prices: each may add a pattern to every bay, so they also limit
+the integer program that chooses among them."""
 _NOISE = 0.05
-"""Rounds of pricing at disturbed prices, and the share by which a price is raised at most."""
+"""Share by which a price is raised at most: patterns priced further off are seldom in a good
+choice."""
 
 
 @dataclass(frozen=True)

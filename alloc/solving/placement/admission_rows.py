@@ -15,7 +15,8 @@ from alloc.solving.placement.tables import Ints
 from alloc.solving.placement.waiting import Waiting
 
 _MAX_COUNTS = 50_000
-"""Variables a_hc up to which the program over counts is tried."""
+"""Variables a_hc up to which the program over counts is tried: there is one for each host and
+class, too many for an integer program of a large cluster."""
 
 
 class Rows:
@@ -102,7 +103,19 @@ class Rows:
     def program(
         self, bay: list[int], counts: list[Ints], multiplicity: Ints, integer: bool
     ) -> ArrayModel:
-        """Return (W1)-(W3) over some patterns, in maximisation."""
+        """Return (W1)-(W3) over some patterns, in maximisation.
+
+        Parameters
+        ----------
+        bay
+            The bay of each pattern.
+        counts
+            Tasks of each class in each pattern, each of shape (classes,).
+        multiplicity
+            Hosts of each bay, m_h, at least 1, shape (bays,).
+        integer
+            Whether hosts and jobs are whole; False gives the linear relaxation.
+        """
         num_bays, num_patterns = len(self.waiting.bays), len(bay)
         rows, columns, values = [], [], []
         for i, (b, x) in enumerate(zip(bay, counts, strict=True)):

@@ -50,18 +50,23 @@ _MAX_UNDECIDED = 100
 _MAX_COUNTED = 200
 """Hosts up to which counting whole ones is worth while: it gains less than one."""
 _ROUGH_SAMPLE = 40
+"""Hosts on which rates of prices are tried: prices hardly depend on their number, the time does."""
 _ROUGH_STEPS = (1.0, 0.5, 0.25)
-"""Hosts on which rates of prices are tried, and by what they change, in what a full host costs."""
+"""By what rates of prices change, in what a full host costs: each round halves the step."""
 _LINKED_WIDTH = 0.05
 """First width of the box of prices when gangs are held together host by host: it starts close."""
 _LINKED_ROUNDS = 12
 """Rounds of pricing for that: later ones gain little."""
 _LATTICE_TOLERANCE = 1e-7
+"""Part of a bound, and of a step, that counts as rounding: a bound by so little above a value of
+the lattice is not rounded up to the next one."""
 _FACTORS = 12
-"""Most weights of hosts that are tried."""
+"""Most weights of hosts that are tried: each takes a column generation of its own."""
 _PATIENCE = 3
+"""Weights in a row that gain little, after which no other is tried: one or two may be chosen
+badly."""
 _WORTHWHILE = 1e-4
-"""So many of them in a row that each gain less than this share of the bound end the trying."""
+"""Share of the bound below which a gain counts as little."""
 
 
 def placement_bound(
@@ -242,7 +247,7 @@ def sharper_bounds(
         and weights.of["gpu_hosts_used"] > 0
         and not any(weights.of[name] for name in ("balance", "hosts_used", "whole_hosts_free"))
     ):
-        yield from whole_hosts_bounds(
+        yield from _whole_hosts_bounds(
             patterns, found, weights, clock, report, target=target, on_leaving=on_leaving
         )
         return
@@ -314,7 +319,7 @@ def rough_bounds(patterns: Patterns, clock: Clock, max_work: float = math.inf) -
     yield best if sample is patterns else at(patterns, whole, rates)
 
 
-def whole_hosts_bounds(
+def _whole_hosts_bounds(
     patterns: Patterns,
     found: Generated,
     weights: Weights,
@@ -414,7 +419,17 @@ def _next_factor(tried: dict[float, float], n: int) -> float | None:
 
 
 def round_up(least: float, level: WeightedSum, data: PlacementData) -> float:
-    """Return the least value of a level, in minimisation, that a bound allows."""
+    """Return the least value of a level, in minimisation, that a bound allows.
+
+    Parameters
+    ----------
+    least
+        A bound on the level, in minimisation; it may be infinite.
+    level
+        The level of the goal, whose weights make the lattice.
+    data
+        The instance, whose job weights do too.
+    """
     steps = []
     for weight, term in level.terms:
         if term.name in _COUNTING:

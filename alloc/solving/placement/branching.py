@@ -35,7 +35,11 @@ from alloc.solving.placement.tables import Ints
 _WHOLE = 1e-4
 """How far from 0 or 1 a y_gr counts as undecided."""
 _WIDTH = 0.03
+"""First width of the box of prices in a child, in what a full host costs: one gang changes the
+prices of its parent little."""
 _BELOW = 1e-3
+"""How far below what keeping a task saves the price of a closed item lies, in what a full host
+costs: more than rounding, so that no host keeps one."""
 _TRIED = 8
 """Gangs of which every way to stand is tried before one is chosen: a tree with half the ends for
 little more than the time of one."""
@@ -46,7 +50,8 @@ _LEAST_GAIN = 1e-4
 _PARTS = 4
 """Parts into which the domains are split where a gang that leaves may stand."""
 _IN_PART = 1e-3
-"""Share of a gang that counts as a part of it."""
+"""Share of a gang that counts as a part of it: less is what the linear program leaves
+unconverged."""
 
 OnLeaving = Callable[[frozenset[int]], None]
 
@@ -158,7 +163,15 @@ def branch_on_gangs(
 
 
 def leaving(patterns: Patterns, found: Generated) -> frozenset[int]:
-    """Return the undecided gangs of which the linear relaxation lets at least a part leave."""
+    """Return the undecided gangs of which the linear relaxation lets at least a part leave.
+
+    Parameters
+    ----------
+    patterns
+        The program, with the undecided gangs.
+    found
+        What column generation found on it.
+    """
     stays: dict[int, float] = {}
     for stay, y in zip(patterns.stays, found.stays, strict=True):
         stays[stay.gang] = stays.get(stay.gang, 0.0) + float(y)

@@ -56,7 +56,15 @@ class Buddies:
 
 
 def are_divisible(sizes: Sequence[int], capacities: Sequence[int] = ()) -> bool:
-    """Return whether each size divides the next larger one, and the largest every capacity."""
+    """Return whether each size divides the next larger one, and the largest every capacity.
+
+    Parameters
+    ----------
+    sizes
+        GPUs per task, each more than 0, in any order; none are not divisible.
+    capacities
+        GPUs per host, in the same unit.
+    """
     ordered = sorted(set(sizes))
     nested = all(b % a == 0 for a, b in pairwise(ordered))
     return bool(ordered) and nested and all(c % ordered[-1] == 0 for c in capacities)

@@ -85,7 +85,15 @@ class Companions:
         return self.team.others
 
     def begin(self, settings: Settings, bound: float) -> None:
-        """Let the others kick, until patterns are priced here."""
+        """Let the others kick, until patterns are priced here.
+
+        Parameters
+        ----------
+        settings
+            Limits of the search here, whose seed the others change.
+        bound
+            The bound known by now, in minimisation: whoever reaches it ends.
+        """
         self._ask(_choose, settings, bound, None, _KICKS)
 
     def exchange(self, search: Search, steps: int, size: int | None) -> None:

@@ -91,7 +91,15 @@ class Problem:
         }
 
     def place_of(self, counts: csr_array, k: int) -> _Place | None:
-        """Return the domain that the tasks of a group must stay in; None if none may move alone."""
+        """Return the domain that the tasks of a group must stay in; None if none may move alone.
+
+        Parameters
+        ----------
+        counts
+            Tasks of each group on each host, shape (groups, hosts).
+        k
+            A task group, 0 <= k < groups.
+        """
         job, configuration = int(self.data.job_of[k]), int(self.data.configuration_of[k])
         levels = self.data.levels_required(job, configuration)
         rows = self.rows_of[job, configuration]

@@ -30,12 +30,18 @@ Task = tuple[int, int]
 """Block and row of a task."""
 
 _ATTEMPTS = 3
+"""Choices of hosts for the best exchanges, the first of all hosts: when cycles meet on one host,
+some hosts are left out at random. Each takes as long as the first."""
 _MAX_ROOMS = 100
 """Tasks for which room is made in one insertion: some tenths of a second."""
 _MAX_GIVING = 50
 """Hosts that may make room for a task: those that lack least for it."""
 _MAX_CYCLES = 1000
+"""Most cycles looked at, the most negative first: those after them mostly meet hosts used
+before."""
 _MAX_LINES = 400
+"""Lines of a table up to which cycles of three and four are looked for: time grows with their
+cube."""
 
 
 class Exchanger:

@@ -32,7 +32,8 @@ linear program."""
 _ROWS = ("bays", "tasks", "jobs", "held", "domains", "weights", "in_cases")
 """(G2) to (G8), in the order of their rows."""
 _OFTEN = 1000
-"""Patterns or jobs between two looks at the clock, about a millisecond."""
+"""Patterns or jobs between two looks at the clock, about a millisecond: looking costs nothing
+then."""
 
 _Sizes = tuple[tuple[int, int], ...]
 """Tasks of a job by their sizes in GPUs."""

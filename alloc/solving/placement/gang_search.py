@@ -55,6 +55,19 @@ def first_placements(
     slices, spreads or affinities, which take long to put down, no further rule is tried once the
     time of `alloc.clock` is up. Then what runs as it stands, and nothing at all. On Ctrl-C `keep`
     is given the best of the rules that are through, and what runs as it stands.
+
+    Parameters
+    ----------
+    problem
+        The problem.
+    level
+        The level of the goal that is optimised.
+    held
+        Earlier levels, with the values that they must keep.
+    later
+        Levels that come after; they choose among equals.
+    keep
+        Takes a placement, shape (groups, hosts), on Ctrl-C, or None.
     """
     data = problem.data
     standing = data.initial
@@ -119,11 +132,21 @@ def _worth(gangs: Gangs, levels: Sequence[WeightedSum]) -> list[float]:
 
 
 def with_waiting(problem: Problem, level: WeightedSum, counts: csr_array) -> csr_array:
-    """Return a placement with waiting jobs put beside it, largest first, where that is wanted."""
+    """Return a placement with waiting jobs put beside it, largest first, where that is wanted.
+
+    Parameters
+    ----------
+    problem
+        The problem.
+    level
+        The level of the goal, which says whether placed jobs are wanted.
+    counts
+        Tasks of each group on each host, shape (groups, hosts).
+    """
     if not _wants_placed(level):
         return counts
     gangs = Gangs(problem, counts)
-    put_down(gangs, waiting_jobs(problem, gangs, by_size=True))
+    _put_down(gangs, waiting_jobs(problem, gangs, by_size=True))
     return gangs.counts()
 
 
@@ -172,13 +195,13 @@ def fresh_placements(problem: Problem, attempts: int, seed: int) -> Iterator[csr
         gangs = Gangs(problem, csr_array(problem.data.initial.shape, dtype=np.int64))
         for j in pinned:
             gangs.restore(j, (standing.placed[j], standing.tasks_of(j)))
-        missed = put_down(gangs, order, rng if attempt % 2 else None)
+        missed = _put_down(gangs, order, rng if attempt % 2 else None)
         # Who found no room goes first next time.
         order = [*missed, *(j for j in order if j not in missed)]
         yield gangs.counts()
 
 
-def put_down(gangs: Gangs, jobs: list[int], rng: np.random.Generator | None = None) -> list[int]:
+def _put_down(gangs: Gangs, jobs: list[int], rng: np.random.Generator | None = None) -> list[int]:
     """Put jobs on hosts in their order; return those that find no room."""
     return [j for j in jobs if j not in gangs.placed and not gangs.insert(j, rng)]
 
@@ -188,7 +211,17 @@ def _size(problem: Problem, job: int) -> tuple[float, ...]:
 
 
 def waiting_jobs(problem: Problem, gangs: Gangs, by_size: bool) -> list[int]:
-    """Return the jobs that do not stand, the largest or the smallest first."""
+    """Return the jobs that do not stand, the largest or the smallest first.
+
+    Parameters
+    ----------
+    problem
+        The problem.
+    gangs
+        The jobs that stand.
+    by_size
+        Whether the largest come first; else the smallest.
+    """
     jobs = [j for j in range(len(problem.instance.jobs)) if j not in gangs.placed]
     if by_size:
         return sorted(jobs, key=lambda j: _size(problem, j), reverse=True)

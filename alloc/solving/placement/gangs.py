@@ -112,7 +112,15 @@ class Gangs:
         return configuration, tasks
 
     def restore(self, job: int, stood: tuple[int, Tasks]) -> None:
-        """Put a job where it stood."""
+        """Put a job where it stood.
+
+        Parameters
+        ----------
+        job
+            Number of the job, which stands nowhere.
+        stood
+            How it stood, as it was taken off: its configuration, and hosts and tasks of each group.
+        """
         self.placed[job], self._tasks[job] = stood
         self._changed.add(job)
         self._not_counted.append((stood[1], 1))
@@ -162,7 +170,15 @@ class Gangs:
             self.cluster_left[k] -= sign * its.configurations[configuration].demand[r]
 
     def within_quota(self, job: int, configuration: int) -> bool:
-        """Return whether quotas and the cluster's own resources allow a job to run."""
+        """Return whether quotas and the cluster's own resources allow a job to run.
+
+        Parameters
+        ----------
+        job
+            Number of the job, which stands nowhere.
+        configuration
+            The configuration that it is to run in.
+        """
         its = self.problem.instance.jobs[job]
         asked = its.configurations[configuration].demand
         if any(asked[r] > self.cluster_left[k] for k, r in enumerate(self.cluster)):

@@ -140,7 +140,15 @@ def put_down_by(
 
 
 def has_own_rules(gangs: Gangs, job: int) -> bool:
-    """Return whether a job has slices, spreads or affinities: only `Gangs.insert` knows these."""
+    """Return whether a job has slices, spreads or affinities: only `Gangs.insert` knows these.
+
+    Parameters
+    ----------
+    gangs
+        The jobs on hosts, with their affinities.
+    job
+        Number of the job.
+    """
     rules = gangs.problem.instance.jobs[job].placement
     return bool(rules.slices or rules.spread) or job in gangs.affinities_of
 

@@ -34,11 +34,14 @@ from alloc.solving.placement.terms import Counts
 from alloc.solving.placement.variety import Variety
 
 _PENALTIES = (1.0, 10.0)
-"""What an uncovered task costs besides its price, in turns."""
+"""What an uncovered task costs besides its price, in turns: with the first a better pattern may
+leave some task to the exchanges, with the second hardly any is left."""
 _TAIL = 24
-"""Hosts that a dive leaves to an integer program."""
+"""Hosts that a dive leaves to an integer program: enough to put right what fits together badly, and
+few enough for it to end soon."""
 _FIXED = 3
-"""Of the hosts that are left, at least one in so many is fixed in a round of a dive."""
+"""Of the hosts that are left, at least one in so many is fixed in a round of a dive, which so takes
+some dozen rounds at most."""
 _MAX_PRICE = 10.0
 """Most that a task may be worth, in what a full host costs: one that finds no room on hosts left
 would have any price, beside which all others are rounding."""
@@ -50,7 +53,7 @@ another place on each machine, and a longer search might then be worse than a sh
 _CHOICE_GAP = 1e-3
 """Relative gap of an integer program: exchanges gain more than the rest of it, in less time."""
 _POOLED = 120
-"""Patterns of a host that are kept, those that pay best."""
+"""Patterns of a host that are kept, those that pay best: three times what it may choose from."""
 _INTEGRAL = 0.99
 """Share in the linear master from which a pattern is taken as chosen."""
 

@@ -9,7 +9,7 @@ from alloc.solving.placement.exchange import Exchanger
 from alloc.solving.placement.state import GAIN, State
 
 _STRIDE = 50
-"""Single moves between two looks at the clock."""
+"""Single moves between two looks at the clock: each takes well below a millisecond."""
 
 
 class Improver:

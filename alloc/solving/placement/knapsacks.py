@@ -11,7 +11,8 @@ from alloc.solving.placement.waiting import Waiting
 from alloc.units import RESOURCES
 
 _MAX_FILLED = 10**9
-"""Cells filled in one round over all bays, some seconds."""
+"""Cells filled in one round over all bays, some seconds: with more, a solve would have too few
+rounds."""
 
 
 class Knapsacks:

@@ -33,7 +33,8 @@ _CONVERGED = 1e-4
 _NOTHING = 1e-7
 """The same for bounds near 0, relative to what a full host costs."""
 _IDLE = 5
-"""Rounds without a gain or a new pattern that end the generation."""
+"""Rounds without a gain or a new pattern that end the generation: what is left by then is
+rounding."""
 _BROKEN = 1e-3
 """How much of a gang must leave for (P6) to be worth having: less hardly moves the bound."""
 _WIDEST = 1e3
@@ -234,13 +235,30 @@ class Master:
 
         The limit matters where hosts start over-full and more moves are needed than the patterns
         met so far know how to save.
+
+        Parameters
+        ----------
+        centre
+            Prices of items in the middle of the box, shape (items,).
+        width
+            How far prices may go from it on either side, 0 or more, shape (items,).
+        max_move_price
+            Highest price of a move, 0 or more.
         """
         edges = np.stack([centre + width, width - centre], axis=1).ravel()
         edges = np.append(edges, max_move_price)
         self.program.set_costs(np.arange(len(edges)), edges)
 
     def decided(self, gang: int, clock: Clock) -> list[float]:
-        """Return the optimum with a gang in each domain it may stand in alone, and in none."""
+        """Return the optimum with a gang in each domain it may stand in alone, and in none.
+
+        Parameters
+        ----------
+        gang
+            An undecided gang.
+        clock
+            Tells the seconds left.
+        """
         own = [s for s, stay in enumerate(self.patterns.stays) if stay.gang == gang]
         columns = [self._artificial + s for s in own]
         none = np.zeros(len(own))
@@ -340,7 +358,7 @@ def generate(
     value, converged, stopped, share, rounds = np.inf, False, False, np.zeros(0), 0
     idle = 0
     master = Master(patterns, size)
-    standing = stand_still(patterns, pricing)
+    standing = _stand_still(patterns, pricing)
     if known is not None:
         master.add(known)
     for first in (priced,) if standing is None else (standing, priced):
@@ -395,7 +413,7 @@ def generate(
     return Generated(best, centre, move_price, value, columns, share, converged, stays, stopped)
 
 
-def stand_still(patterns: Patterns, pricing: Pricing) -> Priced | None:
+def _stand_still(patterns: Patterns, pricing: Pricing) -> Priced | None:
     """Return the patterns in which nothing moves, or None if a host is over-full."""
     counts = np.zeros((patterns.num_hosts, patterns.num_items), dtype=np.int16)
     host = np.repeat(np.arange(patterns.num_hosts), [len(tasks) for tasks in patterns.now])
@@ -419,7 +437,15 @@ def price_scale(patterns: Patterns) -> tuple[float, Array]:
 
 
 def undecided_holds(patterns: Patterns, found: Generated) -> tuple[tuple[int, int], ...]:
-    """Return hosts and gangs on them that leave at least in part: there (P6) may be violated."""
+    """Return hosts and gangs on them that leave at least in part: there (P6) may be violated.
+
+    Parameters
+    ----------
+    patterns
+        The program, with the undecided gangs.
+    found
+        What column generation found on it.
+    """
     leaves = {
         int(i): stay.gang
         for stay, y in zip(patterns.stays, found.stays, strict=True)

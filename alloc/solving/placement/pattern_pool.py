@@ -34,7 +34,15 @@ class Pool:
         return Pool(columns.host, columns.cost, csr_array(columns.counts).astype(np.int64))
 
     def add(self, host: Counts, cost: Array, counts: csr_array) -> None:
-        """Add patterns."""
+        """Add patterns.
+
+        Parameters
+        ----------
+        host, cost
+            Host and cost of each new pattern, shape (patterns,).
+        counts
+            Tasks of each item, shape (patterns, items).
+        """
         self.host = np.concatenate([self.host, host])
         self.cost = np.concatenate([self.cost, cost])
         self.counts = csr_array(vstack([self.counts, counts]))

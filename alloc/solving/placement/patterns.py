@@ -264,6 +264,19 @@ def lagrangian(
     """Return the bound of the prices, given each host's least reduced cost.
 
     Plain numpy, and lowered by what summation may have rounded up.
+
+    Parameters
+    ----------
+    patterns
+        The program.
+    prices
+        pi, shape (I,); any are valid.
+    move_price
+        mu, 0 or more.
+    value
+        Least reduced cost of the patterns of each host, or less, shape (hosts,).
+    hold_prices
+        rho, 0 or more, one for each of `Patterns.holds`; None: all 0.
     """
     p = patterns
     supply = np.where(prices >= 0, prices * p.least, prices * p.most)

@@ -30,7 +30,7 @@ from alloc.solving.placement.tables import (
 MAX_SUBSETS = 17
 """Tasks of a host up to which all subsets are tried; with more, a dynamic program is cheaper."""
 _MAX_LOADS = 1 << 19
-"""Subsets whose costs are compared at once, some megabytes."""
+"""Subsets whose costs are compared at once, some megabytes: more would only take more memory."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,15 @@ class More:
     items: tuple[int, ...]
 
     def is_open_to(self, tasks: Ints, subsets: Ints) -> npt.NDArray[np.bool_]:
-        """Return which subsets of a host's tasks keep all that it has of one of the items."""
+        """Return which subsets of a host's tasks keep all that it has of one of the items.
+
+        Parameters
+        ----------
+        tasks
+            Items of the tasks that the host has now.
+        subsets
+            Subsets of these tasks as bits: bit n is set where task n stays.
+        """
         kept = np.zeros(len(subsets), dtype=bool)
         for i in self.items:
             mask = int(((tasks == i) << np.arange(len(tasks))).sum())
@@ -319,7 +327,15 @@ class Pricing:
             yield hosts, tasks, reduced
 
     def cost_of(self, counts: npt.NDArray[np.int16], load: Ints) -> tuple[Array, Ints]:
-        """Return k_p and d_p for a pattern of each host and its load in grid steps."""
+        """Return k_p and d_p for a pattern of each host and its load in grid steps.
+
+        Parameters
+        ----------
+        counts
+            Tasks of each item in the pattern of each host, shape (hosts, items).
+        load
+            Its load in grid steps, shape (hosts, resources).
+        """
         p = self.patterns
         cost = counts @ p.charge if p.charge.any() else np.zeros(p.num_hosts)
         for k, kind in enumerate(p.kinds):

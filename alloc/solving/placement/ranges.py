@@ -22,7 +22,7 @@ from alloc.workload import Configuration, Job
 _MAX_PRICES = 64
 """Prices of a resource that are tried: what a unit of it is worth to some job."""
 _ROUNDING = 1e-12
-"""Share by which sums may be rounded down."""
+"""Share by which sums may be rounded down: more than a thousand doubles lose, far below any gap."""
 _NEVER_NEGATIVE = frozenset(
     {
         "moves",
@@ -67,10 +67,10 @@ def _best(instance: Instance, name: str) -> float | None:
     topology = instance.topology
     if name == "gpus_placed":
         asked = sum(max(c.demand[0] for c in job.configurations) for job in instance.jobs)
-        whole = max_within_totals(instance, lambda _, way: way.demand[0] / MILLI)
+        whole = _max_within_totals(instance, lambda _, way: way.demand[0] / MILLI)
         return min(asked / MILLI, float(topology.num_gpus), whole)
     if name == "weight_placed":
-        whole = max_within_totals(instance, lambda job, _: job.weight)
+        whole = _max_within_totals(instance, lambda job, _: job.weight)
         return min(math.fsum(job.weight for job in instance.jobs), whole)
     if name in ("gpu_hosts_used", "hosts_used"):
         return float(fewest_hosts(instance, with_gpus=name == "gpu_hosts_used"))
@@ -82,7 +82,7 @@ def _best(instance: Instance, name: str) -> float | None:
     return None
 
 
-def max_within_totals(instance: Instance, worth: Callable[[Job, Configuration], float]) -> float:
+def _max_within_totals(instance: Instance, worth: Callable[[Job, Configuration], float]) -> float:
     """Return a worth that jobs placed together do not pass within the cluster's own resources.
 
     Parameters

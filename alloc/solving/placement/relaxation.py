@@ -37,13 +37,16 @@ _MODELLED = (
 _NOT_NEGATIVE = ("domains_spanned", "fragmentation")
 """Objectives to be minimised that patterns do not know, and that are 0 or more."""
 _MAX_CELLS = 400_000
+"""Most cells of a table of loads: some megabytes. Where a grid has more, its step grows and the
+bound gets weaker."""
 _MAX_FILLED = 2 * 10**8
-"""Most cells of a table, and most cells filled for one kind of hosts: a good half second."""
+"""Most cells filled for one kind of hosts: a good half second."""
 _MAX_NAMED = 3
 """Named resources that have an axis of the tables: each more of them leaves the others a coarser
 grid, and with a dozen no bound is left."""
 _MAX_LOCAL = 64
-"""Gangs beyond this many in one domain are not held together."""
+"""Gangs beyond this many in one domain are not held together: each has items of its own there, and
+the tables of its hosts take them one by one."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +66,15 @@ class Weights:
 
     @staticmethod
     def read(level: WeightedSum, instance: Instance) -> Weights:
-        """Return the weights of a level."""
+        """Return the weights of a level.
+
+        Parameters
+        ----------
+        level
+            The level of the goal.
+        instance
+            The instance, whose capacity limits what terms unknown to patterns may gain.
+        """
         of = dict.fromkeys(_MODELLED, 0.0)
         constant = 0.0
         capacity = instance.topology.capacity
@@ -119,7 +130,7 @@ def pinned_jobs(data: PlacementData) -> set[int]:
     }
 
 
-def staying_jobs(data: PlacementData) -> set[int]:
+def _staying_jobs(data: PlacementData) -> set[int]:
     """Return the running jobs that may move and must go on, in the one configuration they have."""
     if data.instance.allowed_moves.evict:
         return set()
@@ -130,7 +141,7 @@ def staying_jobs(data: PlacementData) -> set[int]:
     } - pinned_jobs(data)
 
 
-def mean_utilisation(data: PlacementData) -> Array:
+def _mean_utilisation(data: PlacementData) -> Array:
     """Return a bound from above on the mean utilisation of each resource, shape (resources,).
 
     It is the mean itself where hosts are alike and every job runs. Otherwise the most that all jobs
@@ -175,7 +186,7 @@ class _Builder:
         self, data: PlacementData, weights: Weights, others: Mapping[int, Collection[int]]
     ) -> None:
         self.data, self.weights, self.others = data, weights, others
-        self.pinned, self.staying = pinned_jobs(data), staying_jobs(data)
+        self.pinned, self.staying = pinned_jobs(data), _staying_jobs(data)
         initial = data.initial.tocsr()
         self.rows = [
             (
@@ -354,7 +365,7 @@ class _Builder:
     ) -> tuple[tuple[Kind, ...], Ints]:
         """Return the kinds of hosts, and the kind of each host."""
         capacity = self.data.instance.topology.capacity[:, axes]
-        mean = mean_utilisation(self.data)[axes]
+        mean = _mean_utilisation(self.data)[axes]
         known: dict[tuple[bytes, bytes], int] = {}
         kinds: list[Kind] = []
         kind_of = np.zeros(len(capacity), dtype=np.int64)

@@ -26,13 +26,15 @@ from alloc.solving.placement.relaxation import Relaxation, Weights, relax
 from alloc.solving.placement.terms import Counts
 
 _GANGS = 60
-"""Most gangs that get other domains to choose from."""
+"""Most gangs that get other domains to choose from, those that gain most: each has items of its own
+in each of these domains, which all have to be priced."""
 _WAYS = 180
 """Other domains of all gangs together: each makes the linear program larger."""
 _SURE = 0.97
-"""Share in the linear program from which a gang counts as decided."""
+"""Share in the linear program from which a gang counts as decided: few of these would turn out
+else."""
 _BATCH = 2
-"""Of the undecided gangs, one in so many is decided in a round."""
+"""Of the undecided gangs, one in so many is decided in a round: their number halves with each."""
 _TOLERANCE = 3e-3
 """Relative precision of the linear programs between: they only say which domain is better."""
 

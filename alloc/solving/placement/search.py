@@ -62,19 +62,17 @@ _EARLY_KICKS = 8
 elsewhere are seldom better then."""
 _MANY_HOSTS = 1200
 """Hosts from which exchanges are looked for region by region: tables of all would be too large."""
-_FEW_DEALT = 5
-"""Hosts that are dealt out exactly together."""
-_DEALT_NODES = 500
-"""Most nodes of the search tree for that, about two seconds."""
+_FEW_DEALT, _DEALT_NODES = 5, 500
+"""Hosts that are dealt out exactly together, and most nodes of its tree, about two seconds."""
 _REGION = 40
 """Hosts that are kicked together when there are many."""
 _DIVERS = 500
 """Hosts that dive together: their linear program takes seconds."""
-_CHOOSERS = 250
-"""Hosts that at first choose their patterns together."""
-_MAX_CHOOSERS = 500
-"""Most of them: with more, the integer program gains nothing in its time."""
+_CHOOSERS, _MAX_CHOOSERS = 250, 500
+"""Hosts that choose their patterns together at first, and at most: with more, the integer program
+gains nothing in its time."""
 _DIVES = 2
+"""Dives of the same hosts: the second has the prices and patterns of the first, a third no more."""
 _MAX_VAIN = 8
 """Steps for the bound in a turn at most, one more for each turn without a better placement."""
 _RELOCATED = 2
@@ -82,7 +80,9 @@ _RELOCATED = 2
 _AGAIN = 0.5
 """Share of the gangs that may move where all together did not help."""
 _PATTERNS_PER_HOST = 40
+"""Patterns that a host may choose from, on average: the integer program grows with them."""
 _LEAST_CHOICE = 30
+"""Hosts that choose together at least: fewer exchange nothing that single moves do not find."""
 _MOVED = "jobs put elsewhere"
 _WORTH_SAYING = 0.002
 """Share by which a bound must have risen to be reported by itself."""
@@ -93,20 +93,14 @@ class Search:
 
     Parameters
     ----------
-    problem
-        The problem.
-    level
-        The level of the goal that is optimised.
-    best
-        The incumbent, with a placement.
-    bound
-        A bound on the level, in minimisation.
-    settings
-        Limits, and earlier levels to hold.
+    problem, level
+        The problem, and the level of the goal that is optimised.
+    best, bound
+        The incumbent, with a placement, and a bound on the level, in minimisation.
+    settings, gap
+        Limits, with earlier levels to hold, and the relative gap at which the search ends.
     report
         Takes a line of progress.
-    gap
-        Relative gap at which the search ends.
     rearrange
         Improves the incumbent by other means for a turn that a clock may end, or None.
     meet
@@ -186,7 +180,15 @@ class Search:
         size: int | None,
         turns: int,
     ) -> None:
-        """Search for some turns from what another search priced; without a size, dive first."""
+        """Search for some turns from what another search priced; without a size, dive first.
+
+        Parameters
+        ----------
+        relaxation, generated
+            Program and patterns of the other search; None before there are any.
+        size, turns
+            Hosts that choose together, at least 1, or None; turns to make, 0 or more.
+        """
         self.relaxation, self.generated = relaxation, generated
         guide = self._guide()
         if guide is None:

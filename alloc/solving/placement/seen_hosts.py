@@ -74,7 +74,15 @@ class Domains:
 
     @staticmethod
     def of(of_host: list[int], hosts: tuple[list[int], ...], free: Counts) -> Domains:
-        """Return places (`places_of`) with what is free there, from what is free on each host."""
+        """Return places (`places_of`) with what is free there, from what is free on each host.
+
+        Parameters
+        ----------
+        of_host, hosts
+            As `places_of` returns them.
+        free
+            What is free on each host, all resources added up, shape (hosts,).
+        """
         left = np.zeros(len(hosts), dtype=np.int64)
         np.add.at(left, np.array(of_host), free)
         return Domains(of_host, hosts, left)
@@ -114,7 +122,15 @@ class HostQueue:
         self._keys = sorted(self._heaps)
 
     def put(self, h: int, key: Key) -> None:
-        """Let a host wait under a key."""
+        """Let a host wait under a key.
+
+        Parameters
+        ----------
+        h
+            Number of the host.
+        key
+            Its key; the least is filled first.
+        """
         if self._key.get(h) == key:
             return
         self._key[h] = key
@@ -201,7 +217,15 @@ class SeenHosts:
         return self._view(domains).room
 
     def queue_of(self, domains: Domains, place: int) -> HostQueue:
-        """Return the hosts of a place that have room."""
+        """Return the hosts of a place that have room.
+
+        Parameters
+        ----------
+        domains
+            The places.
+        place
+            Number of the place among them.
+        """
         queues = self._view(domains).queues
         if place not in queues:
             hosts = domains.hosts[place]

@@ -183,12 +183,34 @@ class State:
             self._best[b] = block.gain.max(initial=0.0)
 
     def shift(self, b: int, row: int, source: int, target: int, tasks: int = 1) -> None:
-        """Move tasks of a row between two columns of its block, without updating the gains."""
+        """Move tasks of a row between two columns of its block, without updating the gains.
+
+        Parameters
+        ----------
+        b
+            Number of the block.
+        row
+            A row of it.
+        source, target
+            Columns of the block, for the hosts that give and take.
+        tasks
+            How many tasks move, at most those that the source has.
+        """
         for column, change in ((source, -tasks), (target, tasks)):
             self.add(b, row, column, change)
 
     def add(self, b: int, row: int, column: int, change: int) -> None:
-        """Put tasks on a column, or take them off, without updating the gains."""
+        """Put tasks on a column, or take them off, without updating the gains.
+
+        Parameters
+        ----------
+        b
+            Number of the block.
+        row, column
+            Row and column of it.
+        change
+            Tasks put on; negative: taken off.
+        """
         block = self.blocks[b]
         before = max(0, int(block.initial[row, column] - block.count[row, column]))
         block.count[row, column] += change

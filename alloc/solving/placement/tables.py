@@ -47,13 +47,31 @@ Took = list[tuple[Piece, Flags]]
 
 
 def max_copies(demand: Ints, room: Ints) -> float:
-    """Return how many tasks of a demand fit into an empty host; infinite if they need nothing."""
+    """Return how many tasks of a demand fit into an empty host; infinite if they need nothing.
+
+    Parameters
+    ----------
+    demand
+        What a task needs of each resource, 0 or more, in grid steps, shape (resources,).
+    room
+        What an empty host has, in the same steps.
+    """
     needed = demand > 0
     return float((room[needed] // demand[needed]).min()) if needed.any() else np.inf
 
 
 def pieces(item: int, copies: int, demand: Ints, room: Ints) -> Iterator[Piece]:
-    """Yield pieces of which any number of tasks up to `copies` is a sum, as far as they fit."""
+    """Yield pieces of which any number of tasks up to `copies` is a sum, as far as they fit.
+
+    Parameters
+    ----------
+    item
+        Number of the item.
+    copies
+        Most tasks of it, 0 or more.
+    demand, room
+        As in `max_copies`.
+    """
     fit = max_copies(demand, room)
     if 1 < fit <= copies:
         yield Piece(item, 1, tuple(demand.tolist()), repeats=True)
@@ -67,7 +85,15 @@ def pieces(item: int, copies: int, demand: Ints, room: Ints) -> Iterator[Piece]:
 
 
 def cells(shape: Sequence[int], piece: Piece) -> int:
-    """Return how many cells of a table a piece fills."""
+    """Return how many cells of a table a piece fills.
+
+    Parameters
+    ----------
+    shape
+        Shape of the table: grid steps of each resource, and one.
+    piece
+        The piece, which fits.
+    """
     return int(np.prod([n - s for n, s in zip(shape, piece.shift, strict=True)]))
 
 

@@ -22,7 +22,8 @@ OVERLOAD = 1e4
 """Cost of a host whose capacity is used twice: hosts that start over-full are relieved first."""
 
 EARLIER = 1e3
-"""By how much a unit of an earlier level outweighs one of the next."""
+"""By how much a unit of an earlier level outweighs one of the next. It only guides a search: levels
+are held by their values, so that it need not outweigh everything."""
 
 _OF_HOSTS = ("balance", "gpu_hosts_used", "moves")
 _OF_JOBS = ("gpus_placed", "weight_placed")
@@ -58,6 +59,15 @@ class HostCost:
 
         The mean utilisation is that of now. It is a constant while the same jobs run, as long as
         all hosts have equal amounts of a resource or none.
+
+        Parameters
+        ----------
+        levels
+            Levels of a goal, the first one first.
+        capacity
+            What each host has, shape (hosts, resources).
+        used
+            What its tasks use, same shape and units.
         """
         has = capacity > 0
         safe = np.where(has, capacity, 1).astype(float)
@@ -75,7 +85,15 @@ class HostCost:
         return replace(self, capacity=self.capacity[hosts])
 
     def of_hosts(self, used: Array | Counts, hosts: Counts | slice) -> Array:
-        """Return the cost of hosts, shape (..., hosts), from their use, (..., hosts, resources)."""
+        """Return the cost of hosts, shape (..., hosts), from their use, (..., hosts, resources).
+
+        Parameters
+        ----------
+        used
+            Use of each host, in the units of its capacity.
+        hosts
+            Numbers of the hosts that these are.
+        """
         cost = np.zeros(used.shape[:-1])
         if self.balance or self.overload:
             share = used / self.capacity[hosts]
@@ -89,7 +107,15 @@ class HostCost:
 
 
 def weight_of(levels: Sequence[WeightedSum], name: str) -> float:
-    """Return the weight of an objective in minimisation: an earlier level weighs far more."""
+    """Return the weight of an objective in minimisation: an earlier level weighs far more.
+
+    Parameters
+    ----------
+    levels
+        Levels of a goal, the first one first.
+    name
+        Name of the objective.
+    """
     total = 0.0
     for rank, level in enumerate(reversed(levels)):
         for weight, term in level.terms:

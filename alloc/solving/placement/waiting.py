@@ -100,7 +100,15 @@ class Waiting:
 
 
 def admission_obstacle(data: PlacementData, level: WeightedSum) -> str | None:
-    """Say why a problem is not one of pure admission, or return None if it is."""
+    """Say why a problem is not one of pure admission, or return None if it is.
+
+    Parameters
+    ----------
+    data
+        The instance.
+    level
+        The level of the goal.
+    """
     other = [term.name for _, term in level.terms if term.name not in _WORTH]
     if other:
         return f"the goal has the term {other[0]}"
@@ -124,7 +132,15 @@ def admission_obstacle(data: PlacementData, level: WeightedSum) -> str | None:
 
 
 def gather(data: PlacementData, level: WeightedSum) -> Waiting:
-    """Return the numbers of an admission problem; `admission_obstacle` must have none."""
+    """Return the numbers of an admission problem; `admission_obstacle` must have none.
+
+    Parameters
+    ----------
+    data
+        The instance.
+    level
+        The level of the goal, whose terms say what a placed job is worth.
+    """
     weights = {term.name: weight for weight, term in level.terms}
     waiting = np.array([int(j) not in data.running for j in data.job_of], dtype=bool)
     class_of, demand, admits, copies = _classes(data, waiting)

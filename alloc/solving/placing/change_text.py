@@ -28,6 +28,7 @@ GRAMMAR = (
 _TEXT = re.compile(r"(?P<kind>[a-z-]+)(?::(?P<name>[^=]*))?(?:=(?P<value>.*))?", re.DOTALL)
 _SIZE = re.compile(r"(\d{1,9})\s*x\s*(\d{1,9})")
 _MIB_IN_GIB = 1024
+"""Memory is written in GiB and counted in MiB: 1 GiB = 1024 MiB."""
 _LARGEST = 10**9
 """Larger than any amount of anything that a task could ask for, and exact in every number."""
 

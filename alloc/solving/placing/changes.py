@@ -2,6 +2,13 @@
 
 A change makes one instance of another. Where hosts go, jobs that then fit nowhere, not even the
 empty cluster, are left out, each with the reason.
+
+Parameters
+----------
+standing
+    The cluster before the change.
+empty
+    Empties hosts: asked where what runs is to move away.
 """
 
 from __future__ import annotations
@@ -42,10 +49,8 @@ class Standing:
         What runs and waits then.
     tenants
         Its tenants with quotas as they are asked for; the instance cuts them to the cluster.
-    submitted
-        Jobs that the changes submitted.
-    stopped
-        Running jobs that lost hosts and wait again.
+    submitted, stopped
+        Jobs that the changes submitted; running jobs that lost hosts and wait again.
     ended
         Jobs that the changes ended. One that others must stand together with stays in the
         instance, to start nowhere.
@@ -340,10 +345,8 @@ class AddHosts:
 
     Parameters
     ----------
-    type
-        Name of the host type.
-    number
-        How many, 1 or more.
+    type, number
+        Name of the host type, and how many hosts, 1 or more.
     domain
         Domain that they stand in; None in a flat cluster.
     """
@@ -406,10 +409,8 @@ class Quota:
     ----------
     tenant
         Its name.
-    gpus
-        GPUs of the quota, or more or fewer than before.
-    relative
-        Whether `gpus` is a difference.
+    gpus, relative
+        GPUs of the quota, or with `relative` how many more or fewer than before.
     """
 
     tenant: str

@@ -20,6 +20,8 @@ from alloc.verification.violation import Violation
 DEFAULT_GOAL = "gpus_placed then moves"
 """As many GPUs in use as possible, and as few moves for that as it takes."""
 _MAX_REASONS = 100
+"""Jobs whose reason is decided one by one, as for a single job; all others get the general
+sentence, so that the answer on a long queue does not wait for its reasons."""
 
 
 @dataclass(frozen=True)

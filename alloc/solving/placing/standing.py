@@ -68,7 +68,15 @@ def leave_broken(instance: Instance, broken: Sequence[Violation]) -> Instance:
 
 
 def jobs_concerned(instance: Instance, broken: Sequence[Violation]) -> set[str]:
-    """Return the running jobs that have a part in what is broken from the start."""
+    """Return the running jobs that have a part in what is broken from the start.
+
+    Parameters
+    ----------
+    instance
+        The instance.
+    broken
+        Rules that what runs breaks from the start.
+    """
     named: dict[str, set[str]] = {kind: set() for kind in ("job", "host", "resource", "tenant")}
     for violation in broken:
         kind = _NAMED_FIRST.get(violation.code, "job")
@@ -181,7 +189,15 @@ def _pinned(job: Job) -> Job:
 
 
 def standing_on(assignment: Assignment, hosts: Collection[str]) -> bool:
-    """Return whether tasks of a job stand on some hosts, given by id."""
+    """Return whether tasks of a job stand on some hosts, given by id.
+
+    Parameters
+    ----------
+    assignment
+        The job, on its hosts.
+    hosts
+        Ids of the hosts.
+    """
     return any(task.host in hosts for task in assignment.tasks)
 
 

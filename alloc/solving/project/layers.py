@@ -27,7 +27,8 @@ from alloc.solving.project.partial_plans import PartialPlans, Steps
 from alloc.solving.project.rest_bounds import RestBound
 
 _FIRST_WIDTH, _WIDER = 64, 8
-"""Plans of a layer in the first pass, and how much wider each pass is."""
+"""Plans of a layer in the first pass, and how much wider each pass is: all passes before the last
+take a seventh of its time together."""
 _CHUNK = 2048
 """Plans that go on together: they fit the cache of a core, and take some hundredths of a second."""
 _CROWD = 4
@@ -35,7 +36,8 @@ _CROWD = 4
 _CLEAR = 1e-9
 """Share of a value by which a bound has to be above what it excludes, or by its own rounding."""
 _BYTES = 2**29
-"""Memory for the plans of a layer, bytes."""
+"""Memory for the plans of a layer, bytes: half a GiB, so that several solves fit beside each
+other."""
 
 
 @dataclass(frozen=True)

@@ -44,6 +44,8 @@ _BLOCK, _AT_ONCE = 64, 4096
 _SAME = 1e-12
 """Relative difference of two costs that is rounding: they are sums in different orders."""
 _NEVER = 2**62
+"""Later than any time of a plan, in units of time, and small enough to be added to without
+overflow."""
 
 
 @dataclass

@@ -60,7 +60,17 @@ def gilmore_lawler_bound(problem: QuadraticAssignment) -> float:
 
 
 def round_up(bound: float, objective: float, step: float) -> float:
-    """Return the least cost not below a bound that differs from the objective by whole steps."""
+    """Return the least cost not below a bound that differs from the objective by whole steps.
+
+    Parameters
+    ----------
+    bound
+        A lower bound, or -inf.
+    objective
+        Cost of any permutation.
+    step
+        Every two costs differ by a whole multiple of this, at least 0; 0 leaves the bound as it is.
+    """
     if step == 0.0 or not math.isfinite(bound):
         return bound
     return objective - step * math.floor((objective - bound) / step + 1e-6)
@@ -188,7 +198,15 @@ class DualAscent:
         return bool(new.any())
 
     def fix(self, i: int, j: int) -> DualAscent:
-        """Return the state of the smaller problem in which facility i is at location j."""
+        """Return the state of the smaller problem in which facility i is at location j.
+
+        Parameters
+        ----------
+        i
+            A facility, 0 <= i < n.
+        j
+            Its location, 0 <= j < n.
+        """
         n = len(self.leaders)
         k = np.delete(np.arange(n), i)
         m = np.delete(np.arange(n), j)

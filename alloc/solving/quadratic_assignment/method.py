@@ -31,8 +31,11 @@ from alloc.verification.quadratic_assignment import objective
 Report = Callable[[str], None]
 
 _FIRST_SHARE, _CALM_S = 0.25, 1.0
-"""Tabu search goes first with at most this share of the time, until nothing comes for a while."""
+"""Tabu search goes first with at most this share of the time, until nothing comes for so many
+seconds: the proof needs a good permutation to compare with, and the rest of the time."""
 _ASCENT_SHARE, _BRANCH_SHARE = 0.3, 0.35
+"""Shares of the time for the dual ascent and for branch and bound; tabu search has what they
+leave."""
 _SMALL = 16
 """Facilities up to which branch and bound usually ends within a minute."""
 _SMALL_GAP = 0.12

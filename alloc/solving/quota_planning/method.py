@@ -34,7 +34,7 @@ from alloc.units import MILLI, format_number
 
 FAIR = ("fair_service", "fair_coverage")
 _SEARCHED = 0.1
-"""Share of the time for a start by local search."""
+"""Share of the time for a start by local search: HiGHS, which proves, begins with what it finds."""
 _LEVEL_SHARE = 0.5
 """Share of the time left for a level of a fair goal: the first, which is certified, has most."""
 
@@ -45,7 +45,7 @@ Report = Callable[[str], None]
 Method = Literal["highs", "pyomo"]
 
 
-def solve_goal(
+def _solve_goal(
     problem: QuotaProblem,
     objective: str,
     settings: Settings,
@@ -94,8 +94,8 @@ def solve_goal(
     return replace(outcome, conflict=conflict, repairs=repairs)
 
 
-by_arrays = partial(solve_goal, method="highs")
-by_pyomo = partial(solve_goal, method="pyomo")
+by_arrays = partial(_solve_goal, method="highs")
+by_pyomo = partial(_solve_goal, method="pyomo")
 
 
 def _solve_once(

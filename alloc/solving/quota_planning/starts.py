@@ -66,7 +66,15 @@ def _better(data: QuotaData, steps: Whole, until: float) -> Iterator[Whole]:
 
 
 def plan_by_rule(data: QuotaData, steps: Whole) -> QuotaPlan:
-    """Return the plan of quotas, shared out by the rule of equal borrowing."""
+    """Return the plan of quotas, shared out by the rule of equal borrowing.
+
+    Parameters
+    ----------
+    data
+        The problem.
+    steps
+        Quota of each tenant of each GPU type, in steps of the problem, shape (tenants, types).
+    """
     problem = data.problem
     quotas = tuple(
         Quota(tenant.name, gpu_type, int(steps[i, g]) * problem.step_milli)

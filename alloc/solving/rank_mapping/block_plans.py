@@ -88,6 +88,15 @@ def has_enough(plan: Plan, domains: DomainTree, ranks: int) -> bool:
 
     Groups may differ in their blocks, so that what all need alone says too little: of hosts of
     eight GPUs, blocks of six and of eight need blocks of two, but fill six or eight.
+
+    Parameters
+    ----------
+    plan
+        A candidate.
+    domains
+        The tree, with the room of each domain in GPUs.
+    ranks
+        Ranks to place, at least 1.
     """
     tensor = plan.tensor_blocks[0]
     for level, rooms in enumerate(domains.total_room):
@@ -113,7 +122,17 @@ def _most_filled(sizes: Sequence[int], room: int) -> Indices:
 
 
 def plans(parallelism: Parallelism, tree: CommunicationTree, algorithm: Algorithm) -> list[Plan]:
-    """Return the candidates, the fastest first."""
+    """Return the candidates, the fastest first.
+
+    Parameters
+    ----------
+    parallelism
+        Degrees, operations and bytes of the job.
+    tree
+        The cluster, with latency and bandwidth of each level.
+    algorithm
+        Collective algorithm of the all-reduces.
+    """
     domains = DomainTree.of(tree)
     single = (1,) * domains.depth
     tensor = _steps(
@@ -182,6 +201,13 @@ def block_chains_of(size: int, depth: int) -> Indices:
     """Return all chains of blocks of a group: from its size, by divisors, to 1 at the GPUs.
 
     Shape (chains, depth + 1).
+
+    Parameters
+    ----------
+    size
+        Ranks of the group, at least 1.
+    depth
+        Levels of the tree, at least 1.
     """
     return np.array(list(_chains((size,), depth)), dtype=np.int64)
 

@@ -42,7 +42,8 @@ from alloc.workload.parallelism import Parallelism
 MappingObjective = Literal["step", "transfer"]
 
 _LEAST_SHARE_S = 1.0
-"""Seconds that a solve of the count model gets at least."""
+"""Seconds that a solve of the count model gets at least, so that the last plans of a short limit
+get more than a look."""
 
 
 def map_ranks(
@@ -330,6 +331,13 @@ def assignment_problem(fabric: Fabric, parallelism: Parallelism) -> QuadraticAss
 
     GPUs to spare get ranks without traffic. Both matrices are scaled to at most 1, so that the
     cost is in no unit; it is proportional to `alloc.problems.rank_mapping.transfer_time`.
+
+    Parameters
+    ----------
+    fabric
+        The GPUs, with seconds per byte between each two.
+    parallelism
+        The job: its ranks, at most one for each GPU, and their traffic in bytes.
     """
     graph = fabric if isinstance(fabric, CommunicationGraph) else fabric.graph()
     flow = np.zeros((graph.num_gpus, graph.num_gpus))

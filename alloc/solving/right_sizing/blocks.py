@@ -30,14 +30,16 @@ from alloc.problems.right_sizing.offers import HostOffer
 from alloc.solving.processes import worker_processes
 
 _PENALTY = 30.0
-"""Penalty of a missing GPU, in prices of the dearest GPU that can be had."""
+"""Penalty of a missing GPU, in prices of the dearest GPU that can be had: high enough that a plan
+never prefers it, low enough that costs stay above the solver's tolerances beside it."""
 _USUAL_NEED = 10.0
 """GPUs for a unit of demand up to which that price is far above any other."""
 
 SHORT = 1e-6
 """Missing GPUs, relative to the demand, that rounding explains."""
 _LEAST_SCALE = 1e-3
-"""GPUs below which what is missing is no longer compared with what is asked for."""
+"""GPUs below which what is missing is no longer compared with what is asked for: of next to
+nothing, rounding would be a large part."""
 
 Task = tuple[int, int]
 """Scenario and quarter."""
@@ -173,6 +175,19 @@ def block_data(
     """Return what a process needs; with `feasibility`, slack is all that costs.
 
     With `levels`, whether each of them is open links to the blocks too, for rows that may come.
+
+    Parameters
+    ----------
+    data
+        The problem.
+    blocks
+        Its blocks.
+    unit
+        Unit of money.
+    feasibility
+        Whether slack is all that costs.
+    levels
+        Levels that may be open, at least 0.
     """
     rows = [r for name in ("demand", "carbon") for r in range(*blocks.family[name].indices(10**9))]
     rows += blocks.margin_rows

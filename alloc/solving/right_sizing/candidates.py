@@ -1,4 +1,14 @@
-"""Integers of right-sizing: candidates from dives and from large neighbourhoods, and the bound."""
+"""Integers of right-sizing: candidates from dives and from large neighbourhoods, and the bound.
+
+Parameters
+----------
+values
+    A first stage, of which the integers count, shape (columns,).
+what
+    What found it, for the line of progress.
+point, fixed
+    An optimum of the master, and the columns that keep their values, rounded.
+"""
 
 from __future__ import annotations
 
@@ -24,21 +34,18 @@ _ROUNDED = "rounded"
 _MENDED = "mended"
 _MAX_MENDS = 6
 """Times that what goes short is mended: each but moves what is missing on, if it is not cured."""
-_STEPS_OF_DIVE = 6
-_ATTEMPTS = 4
+_STEPS_OF_DIVE, _ATTEMPTS = 6, 4
+"""Steps of its relaxation, and choices of places with what the last one taught; time ends both."""
 _ROUNDINGS = 2
 """Of one choice of what is open: the first shows where the cuts promised too much."""
-_IN_USE = 1e-3
-"""GPUs from which on a pool is in use."""
-_GOOD_PART = 0.2
-"""Part of a class that is sent to a pool for good."""
-_FORESEEN = 3
-"""Scenarios looked at for every pool."""
+_IN_USE = 1e-3  # GPUs from which on a pool is in use
+_GOOD_PART = 0.2  # part of a class that is sent to a pool for good
+_FORESEEN = 3  # scenarios looked at for every pool
+# Wall time of one step, seconds, so that under a limit of a minute each has several turns.
 _SECONDS_TO_ROUND = 5.0
 _SECONDS_TO_ADD_AND_DROP = 5.0
 _SECONDS_TO_POLISH = 6.0
-_SHARE_TO_TIGHTEN = 0.1
-"""Of the time left."""
+_SHARE_TO_TIGHTEN = 0.1  # of the time left
 _SHARE_OF_DIVE = 0.25
 """Of the time left, for what is open in a dive, and then for its relaxation."""
 _NEARER = 0.6
@@ -166,7 +173,7 @@ class Candidates:
         return bool(np.all(budgets <= relaxation.setting.budgets * (1 + 1e-7) + 1e-9))
 
     def dive(self, guess: Array | None, attempts: int = _ATTEMPTS) -> bool:
-        """Choose what is open, close the relaxation around it, and round the orders.
+        """Choose what is open, close the relaxation around it, and round; say if that is better.
 
         Parameters
         ----------
@@ -175,11 +182,6 @@ class Candidates:
             scaling and the relaxation find them.
         attempts
             Times that it goes on with what it learned, while its plans go short.
-
-        Returns
-        -------
-        bool
-            Whether a better plan was found.
         """
         relaxation = self.relaxation
         switches, sent, waive = (
@@ -367,10 +369,7 @@ class Candidates:
         self._set_limits()
 
     def polish(self) -> bool:
-        """Choose anew among some pools, the rest as in the incumbent.
-
-        One neighbourhood for each process.
-        """
+        """Choose anew among some pools, the rest as in the incumbent: for each process others."""
         relaxation = self.relaxation
         if relaxation.incumbent is None or not len(self.choices):
             return False

@@ -97,6 +97,15 @@ class CutPool:
         """Return what each cut from a position on says about each block.
 
         The shape is (cuts, scenarios, quarters).
+
+        Parameters
+        ----------
+        linked
+            What links to the blocks, shape (quarters, linked).
+        waived
+            How far each scenario is waived, 0 to 1, shape (scenarios,).
+        since
+            Position of the first cut that is asked for.
         """
         alpha, gamma = self.alpha[since:], self.gamma[since:]
         found = alpha + (self.beta[since:] @ linked.T)[:, None, :] + gamma * waived[:, None]

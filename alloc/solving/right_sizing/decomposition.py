@@ -52,9 +52,10 @@ from alloc.solving.right_sizing.relaxation import MAX_STEPS, Relaxation
 from alloc.solving.right_sizing.state import BACKEND, Watch
 
 _OPEN = 1e-6
-"""Hosts from which on a pool is open in the relaxation."""
+"""Hosts from which on a pool is open in the relaxation: above the tolerance of HiGHS (1e-7)."""
 _SHARE_OF_RELAXATION = 0.4
-"""Of the time, for the linear relaxation."""
+"""Of the time, for the linear relaxation: what guides all dives deserves it, but these must
+begin."""
 _SHARE_OF_ROWS = 0.45
 """Of the time left, for rows that tie jobs to open pools: dives need the rest, and find better
 plans the more of these rows there are."""
@@ -75,15 +76,17 @@ _SHARE_OF_WAIVERS = 0.4
 _MAX_WAIVERS = 12
 """Such sets, and scenarios, up to which each has a relaxation of its own: about a second each."""
 _ATTEMPTS_AT_START = 2
-"""Times that the dive at the start goes on when its plans go short."""
+"""Times that the dive at the start goes on when its plans go short: a known plan needs a few more
+hosts at most, or else another dive."""
 _MAX_FAILURES = 2
-"""Dives without much gain after which it is time for a proof."""
+"""Dives without much gain after which it is time for a proof: one may just have drawn badly."""
 _SECONDS_TO_PROVE = 4.0
-"""At first."""
+"""Wall time of the first proof, seconds; each that fails makes the next one longer."""
 _SHARE_OF_PROOF = 0.5
 """Of the time left, for a proof: each begins anew, so few long ones prove more than many short."""
 _LONGER = 2.5
-"""By which factor more is given to the proof after one without a better plan."""
+"""By which factor more is given to the proof after one without a better plan: all before take less
+than the next one together."""
 _MAX_IDLE = 30
 """Turns without any change after which the search ends: its cuts say all they can."""
 
@@ -359,5 +362,19 @@ def solve_by_decomposition(
     start: Plan | None = None,
     watch: Watch | None = None,
 ) -> Outcome[Plan]:
-    """Return the best plan within the limits, and the bound of the masters."""
+    """Return the best plan within the limits, and the bound of the masters.
+
+    Parameters
+    ----------
+    data
+        The problem.
+    settings
+        Limits.
+    gap
+        Relative gap at which to stop, 0 or more.
+    start
+        A plan to start from, which need not be feasible, or None.
+    watch
+        Takes lines of progress, or None.
+    """
     return Decomposition(data, settings, gap, watch).run(start)

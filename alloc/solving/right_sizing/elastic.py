@@ -27,7 +27,8 @@ LIMITS = ("budget", *SITE_LIMITS, "carbon")
 MIN_HOSTS = 1e-6
 """Hosts below which nothing gives way: less is the solver's tolerance."""
 _BUSY_OVER_IDLE = 3.0
-"""About how much more carbon a busy host stands for than an idle one."""
+"""About how much more carbon a busy host stands for than an idle one: it only weighs carbon against
+hosts in what is eased, so a rough number does."""
 _GAP = 1e-4
 """Relative gap to which the least amount is found: amounts are said to four digits."""
 _ROWS = {"rack_units": "C2", "ports": "C3", "power_kw": "C4"}

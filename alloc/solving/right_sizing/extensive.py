@@ -19,7 +19,19 @@ from alloc.solving.right_sizing.state import BACKEND, money_unit
 def solve_extensive(
     data: SizingData, settings: Settings, gap: float, start: Plan | None = None
 ) -> Outcome[Plan]:
-    """Return the best plan within the limits, and the bound that HiGHS claims."""
+    """Return the best plan within the limits, and the bound that HiGHS claims.
+
+    Parameters
+    ----------
+    data
+        The problem.
+    settings
+        Limits.
+    gap
+        Relative gap at which to stop, 0 or more.
+    start
+        A plan to start from, or None.
+    """
     unit = money_unit(data)
     form = extensive(data, unit=unit)
     options = SolverOptions(

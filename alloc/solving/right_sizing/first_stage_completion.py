@@ -113,7 +113,15 @@ class FirstStageCompletion:
 
 
 def sent_to(data: SizingData, plan: Plan) -> Array:
-    """Return 1 where a plan sends jobs to a destination in a quarter, (destinations, quarters)."""
+    """Return 1 where a plan sends jobs to a destination in a quarter, (destinations, quarters).
+
+    Parameters
+    ----------
+    data
+        The problem.
+    plan
+        A plan; what it names that the problem does not know is passed over.
+    """
     problem = data.problem
     of = {(c, d.pool, d.spot): i for i, d in enumerate(data.destinations) for c in d.job_classes}
     pools = {(p.gpu_type, problem.sites[p.site].name): i for i, p in enumerate(data.pools)}

@@ -114,7 +114,15 @@ def is_small(data: SizingData) -> bool:
 
 
 def marginal_values(data: SizingData, seconds: float) -> tuple[Sensitivity, ...]:
-    """Return what one more unit of each limit, host and class saves; none if there is no time."""
+    """Return what one more unit of each limit, host and class saves; none if there is no time.
+
+    Parameters
+    ----------
+    data
+        The problem.
+    seconds
+        Wall time for all of them, seconds.
+    """
     relaxed = _Relaxed(data, seconds)
     if relaxed.cost is None:
         return ()

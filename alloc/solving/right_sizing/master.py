@@ -23,16 +23,23 @@ from alloc.models.right_sizing.first_stage import FirstStage
 from alloc.solving.right_sizing.cuts import CutPool
 
 _LEAST = 1e-11
+"""Coefficients and dual values below it count as 0: in units of money they are far below the
+tolerances of HiGHS (1e-7), and would only fill the rows."""
 _FOR_ROUNDING = 1e-9
-"""Part by which a plan may be dearer than the cost known and still not be left out."""
+"""Part by which a plan may be dearer than the cost known and still not be left out: a cost is a sum
+of many doubles."""
 _MAX_ROWS = 240
+"""Rows of the quarterly master up to which none is dropped: it is solved as an integer program,
+whose time grows with them."""
 _MAX_SLACK = 5
-"""Solves of the block master for which a cut may be slack before it is dropped."""
+"""Solves of the block master for which a cut may be slack before it is dropped: dropped sooner,
+many would soon be back."""
 _MANY_CUTS = 1000
 """Cuts of the block master up to which none is dropped: a master of so few takes milliseconds, and
 one of 6,500 rows, to which those of planning-large grow, three times as long as without."""
 _MAX_IDLE = 8
-"""Solves for which a row may be slack before it is dropped from many."""
+"""Solves for which a row may be slack before it is dropped from many: a row too few weakens the
+bound."""
 
 
 class MasterData:
@@ -246,7 +253,15 @@ class BlockMaster:
         return found[: self.rows], found[self.rows :]
 
     def fix(self, columns: Ints, lower: Array, upper: Array) -> None:
-        """Set the bounds of some columns."""
+        """Set the bounds of some columns.
+
+        Parameters
+        ----------
+        columns
+            Positions of the columns, each once.
+        lower, upper
+            Their bounds, shape (len(columns),).
+        """
         if len(columns):
             self.program.set_column_bounds(columns, lower.astype(float), upper.astype(float))
 

@@ -15,7 +15,15 @@ _ROUNDING = 1e-6
 
 
 def max_counted(data: SizingData, first: FirstStage) -> Array:
-    """Return M for every switch: what the demand asks for at most, and its site has room for."""
+    """Return M for every switch: what the demand asks for at most, and its site has room for.
+
+    Parameters
+    ----------
+    data
+        The problem.
+    first
+        Its first stage.
+    """
     at = first.open >= 0
     if not at.any():
         return np.zeros(0)

@@ -193,7 +193,15 @@ class Mending:
 
 
 def to_blame(relaxation: Relaxation, found: Mapping[Task, BlockValue]) -> Ints:
-    """Return where the classes of what is short may be sent instead, in its quarters."""
+    """Return where the classes of what is short may be sent instead, in its quarters.
+
+    Parameters
+    ----------
+    relaxation
+        Tells the rows of the blocks, and the columns of where jobs are sent.
+    found
+        Values of the blocks at a first stage.
+    """
     data, blocks = relaxation.data, relaxation.blocks
     columns = set()
     for (_, t), value in found.items():

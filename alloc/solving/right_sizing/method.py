@@ -26,11 +26,12 @@ Method = Literal["auto", "extensive", "decomposition"]
 """``extensive``: one program; ``decomposition``: Benders; ``auto``: by size."""
 
 _MAX_COLUMNS = 30_000
-"""Columns of the extensive form up to which it is solved as one program."""
+"""Columns of the extensive form up to which it is solved as one program: HiGHS holds all its blocks
+at once, and for so few the masters are a detour."""
 _LEAST_SECONDS = 1.0
 """For marginal values, even where the plan took all the time."""
 _ANY_PLAN = 1e9
-"""Gap at which the first plan found ends a search."""
+"""Gap at which the first plan found ends a search: larger than that of any plan."""
 
 
 def solve_right_sizing(

@@ -34,6 +34,7 @@ _LAST_S = 1.0
 _CUT_TOLERANCE = 1e-7
 """Relative amount by which a new cut must exceed the known ones: less is the solver's tolerance."""
 _LEAST_DUAL = 1e-12
+"""Dual value of a cut from which it holds the optimum: less is rounding of the simplex method."""
 _SURE = 1e-9
 """Units of money by which a solver's word may be too much: a millionth of a millionth of what work
 usually costs. A plan may cost next to nothing; what it costs to keep owned hosts is its bound then.
@@ -146,7 +147,15 @@ class Relaxation:
             self.watch(line)
 
     def take(self, incumbent: Incumbent, what: str) -> None:
-        """Make a plan that is better than all before the incumbent."""
+        """Make a plan that is better than all before the incumbent.
+
+        Parameters
+        ----------
+        incumbent
+            The plan, which a caller has checked.
+        what
+            What found it, for the line of progress.
+        """
         self.incumbent = incumbent
         self.quarters.leave_out_dearer(incumbent.cost)
         self.say(what)
@@ -184,7 +193,17 @@ class Relaxation:
         return self.settings.seconds_left() + _LAST_S
 
     def value(self, point: Array, tasks: list[Task], keep: bool = False) -> dict[Task, BlockValue]:
-        """Value blocks at a point and learn their cuts."""
+        """Value blocks at a point and learn their cuts.
+
+        Parameters
+        ----------
+        point
+            First stage, shape (columns,).
+        tasks
+            Blocks to value.
+        keep
+            Whether the columns of the blocks are asked for too.
+        """
         linked, waived = self.setting.points(point)
         began = time.perf_counter()
         found = self.values.solve(tasks, linked, waived, keep, self.seconds_for_step())
@@ -262,7 +281,15 @@ class Relaxation:
         return point
 
     def keep_optimum(self, bound: float, point: Array) -> None:
-        """Keep what the linear relaxation says, now that it is solved."""
+        """Keep what the linear relaxation says, now that it is solved.
+
+        Parameters
+        ----------
+        bound
+            Its value, in units of money.
+        point
+            Its optimum, shape (columns,).
+        """
         self.relaxed_bound, self.relaxed_point = bound, point
         self.linear_bound = bound
         self.raise_bound(bound)
@@ -312,6 +339,17 @@ class Relaxation:
         self, inner: Array | None, steps: int, target: float, seconds: float
     ) -> tuple[float, Array] | None:
         """Close the relaxation's gap, in the master's bounds as they are.
+
+        Parameters
+        ----------
+        inner
+            Best point so far: blocks are solved half way to the optimum; None: at the optimum.
+        steps
+            Most steps, at least 1.
+        target
+            Relative gap at which it counts as closed.
+        seconds
+            Wall time, seconds; a step that has begun is ended.
 
         Returns
         -------

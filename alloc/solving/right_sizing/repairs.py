@@ -35,11 +35,12 @@ _MAX_COLUMNS = 60_000
 _ATTEMPTS = 6
 """Times that an option is tried, each time with more; most are enough the first or second time."""
 _RAISE_FACTOR = 1.001
-"""By what amounts are raised that miss by no more than the solver's tolerance."""
+"""By what amounts are raised that miss by no more than the solver's tolerance: nobody sees a
+thousandth, and it is far above any tolerance."""
 _LEAST_SECONDS = 2.0
 """Looked for repairs for so long even where the proof that there is no plan took all the time."""
 _DIGITS = 4
-"""Digits of an amount."""
+"""Digits of an amount, rounded up: a thousandth too much at most, and easy to read."""
 _TOGETHER = ("demand", *LIMITS)
 
 

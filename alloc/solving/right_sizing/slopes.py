@@ -12,9 +12,15 @@ from alloc.models.right_sizing.first_stage import FirstStage
 from alloc.solving.right_sizing.master import BlockMaster
 
 _ROUNDS = 10
+"""Most rounds: what is open mostly stays the same sooner, which ends them."""
 _LEAST_HOSTS = 0.3
+"""Hosts that a pool in use is taken to hold at least: with fewer, its slope would close it for
+good."""
 _FIRST_GUESS = 3.0
+"""A pool that the relaxation closes is first taken to hold M over this, in the middle of what is
+drawn for later guesses."""
 _CLOSED = 1e-6
+"""Hosts up to which a pool is closed: above the tolerance of HiGHS (1e-7), below any order."""
 
 
 def open_by_slopes(
@@ -33,6 +39,19 @@ def open_by_slopes(
     `limits` are the M of (C7) that the master has. With `rng` the guess for pools that the
     relaxation has closed is drawn, so that another call finds another choice. After `seconds` of
     wall time no other round begins: those of a master with many cuts take a second each.
+
+    Parameters
+    ----------
+    master
+        The master; its bounds are as before in the end.
+    first
+        Its first stage.
+    limits
+        M of (C7) for each switch.
+    rng
+        Draws guesses, or None for the first one.
+    seconds
+        Wall time, seconds.
     """
     ends = time.perf_counter() + seconds
     at = first.open >= 0

@@ -104,7 +104,15 @@ class PricedRound:
         return values[self._of]
 
     def chosen(self, reduced: Array, best: Array) -> Array:
-        """Return x of the relaxed choice: every job in its best column, or none."""
+        """Return x of the relaxed choice: every job in its best column, or none.
+
+        Parameters
+        ----------
+        reduced
+            Reduced utility of each column, as `reduced` returns it, shape (N,).
+        best
+            Best value of each filled class, as `best` returns it.
+        """
         columns, count = self._choice(reduced, best)
         x = np.zeros(len(reduced))
         x[columns] = count
@@ -133,6 +141,13 @@ def price_bound(data: RoundData, prices: Array) -> float:
     """Return the upper bound that prices prove by weak duality, in plain numpy.
 
     ``sum_r B_r p_r + sum_k n_k max(0, max_c u_kc - sum_r a_kcr p_r)`` for any prices p >= 0.
+
+    Parameters
+    ----------
+    data
+        The round.
+    prices
+        Price of a unit of each capacity row, in utility; a negative one counts as 0.
     """
     return PricedRound(data).dual(np.maximum(prices, 0.0))[0] if len(data.utility) else 0.0
 
@@ -368,7 +383,21 @@ def solve_round(
     warm_start: Solution | None,
     report: Callable[[str], None],
 ) -> Outcome[Solution]:
-    """Solve the first slot of an instance: the method behind ``solve(..., "round")``."""
+    """Solve the first slot of an instance: the method behind ``solve(..., "round")``.
+
+    Parameters
+    ----------
+    instance
+        The instance; jobs are asked for the slot that starts at 0.
+    objective
+        Name of a round utility.
+    settings
+        Limits.
+    warm_start
+        Not used: prices lead to the core at once.
+    report
+        Takes a line of progress.
+    """
     data = round_data(instance, objective)
     started = time.perf_counter()
     answer = optimise_round(data, settings=settings, prove=True, stoppable=True)

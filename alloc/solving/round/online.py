@@ -43,7 +43,15 @@ class RoundMemory:
         utility: RoundUtility,
         quotas: Mapping[str, int],
     ) -> RoundData:
-        """Return the data of a round; the parameters are those of `allocate_round`."""
+        """Return the data of a round; the parameters are those of `allocate_round`.
+
+        Parameters
+        ----------
+        topology, views, slot_s, quotas
+            As in `allocate_round`.
+        utility
+            The round utility.
+        """
         jobs: Sequence[Job | JobView] = views
         amounts = None
         if utility.by_work:  # then it asks for nothing else, and no job need be made

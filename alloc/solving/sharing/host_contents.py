@@ -14,10 +14,20 @@ from alloc.problems.allocation.solution import Allocation, Assignment, TaskPlace
 from alloc.units import MILLI
 
 _RANDOM_STARTS = 3
+"""Allocations in random orders: each brings other patterns to the first column generation, and
+takes as long as a whole greedy pass."""
 
 
 def contents_of(data: PackingData, allocation: Allocation) -> list[tuple[int, HostPattern]]:
-    """Return the class and the pattern of every host that an allocation uses."""
+    """Return the class and the pattern of every host that an allocation uses.
+
+    Parameters
+    ----------
+    data
+        Jobs and hosts in classes.
+    allocation
+        An allocation of them; jobs outside the classes do not count.
+    """
     kind_of = {j: k for k, jobs in enumerate(data.jobs) for j in jobs}
     class_of = {h: c for c, hosts in enumerate(data.members) for h in hosts}
     index = data.instance.topology.host_index
@@ -37,6 +47,13 @@ def allocation_of(data: PackingData, chosen: Sequence[tuple[int, HostPattern, in
     Jobs of a kind go to hosts in order until none is left. What patterns hold beyond that stays
     empty, and is filled at the end with the jobs that are left over, those without GPUs included,
     the largest first, each where it fits most tightly. Shares stand on the last GPUs of a host.
+
+    Parameters
+    ----------
+    data
+        Jobs and hosts in classes.
+    chosen
+        Class of hosts, pattern, and hosts that carry it, 0 or more.
     """
     pool = HostPool(data.instance.topology)
     waiting = [deque(jobs) for jobs in data.jobs]
@@ -63,6 +80,13 @@ def greedy_packings(data: PackingData, rng: np.random.Generator) -> list[Allocat
 
     The most demanding jobs first by best fit packs well; first-fit in random orders gives many
     different hosts, which is what column generation lacks at the start.
+
+    Parameters
+    ----------
+    data
+        Jobs and hosts in classes.
+    rng
+        Decides the random orders.
     """
     jobs = [j for jobs in data.jobs for j in jobs]
     demand = [data.instance.jobs[j].configurations[0].demand for j in jobs]

@@ -29,10 +29,13 @@ _HOSTS = 3
 _PER_SHAPE = 40
 """Waiting jobs of one shape offered to a few hosts; more could hardly stand there."""
 _SUB_LIMIT_S = 2.0
+"""Wall time of the integer program of a few hosts, seconds: one that takes longer is to leave time
+for other hosts."""
 _CORE = 200
-"""Patterns they may use."""
+"""Patterns that they may use: few hosts need few, and the program is to end within its seconds."""
 _PATIENCE = 40
-"""Rounds without gain after which the search ends, on large clusters once round all hosts."""
+"""Rounds without gain after which the search ends, on large clusters once round all hosts: every
+host has had its turn by then."""
 
 
 def improve(

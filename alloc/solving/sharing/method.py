@@ -47,7 +47,8 @@ _EXACT_COLUMNS = 4000
 _MANY_OPTIONS = 500
 """Options beyond which the choice of jobs stays as it is while other goals are made small."""
 _CORE = 600
-"""Patterns in the integer program of a problem that the counts only relax."""
+"""Patterns in the integer program of a problem that the counts only relax: its optimum is not that
+of the problem anyway, so time is better spent on hosts."""
 
 
 @dataclass
@@ -87,7 +88,21 @@ def solve_sharing(
     warm_start: Solution | None,
     report: Callable[[str], None],
 ) -> Outcome[Solution]:
-    """Solve an instance: the method behind ``solve(..., "sharing")``."""
+    """Solve an instance: the method behind ``solve(..., "sharing")``.
+
+    Parameters
+    ----------
+    instance
+        The instance.
+    objective
+        One level of a goal.
+    settings
+        Limits.
+    warm_start
+        An allocation to start from, or None; of one that keeps every rule nothing is lost.
+    report
+        Takes a line of progress.
+    """
     best = _Best(instance, objective)
     if isinstance(warm_start, Allocation) and not verify(instance, warm_start):
         best.offer(warm_start)

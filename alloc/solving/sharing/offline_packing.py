@@ -41,7 +41,8 @@ _PRICING_S = 5.0
 """Most wall time for the best content of one host, seconds; a good one does as well."""
 
 _CHOICE_S = 0.5
-"""Wall time for choosing among the patterns even when none is left, seconds."""
+"""Wall time for choosing among the patterns even when none is left, seconds: without it the
+patterns found would be lost."""
 
 _On = tuple[int, HostPattern]
 """A class of hosts and what one of them carries."""

@@ -25,6 +25,8 @@ from alloc.topology.gpu_fit import gpu_memory_mib
 from alloc.units import MILLI
 
 _CONVERGED = 1e-7
+"""Relative difference of master and bound, and reduced cost in parts of the largest cost, that
+count as none: what a linear program in double precision leaves as noise."""
 _MAX_CELLS = 4_000_000
 """Cells of the knapsack's table; more are coarsened: a weaker bound, never a false one."""
 
@@ -314,7 +316,15 @@ def _master_column(
 
 
 def is_counted(data: SharingData, objective: str) -> bool:
-    """Return whether every value of an objective is a whole number."""
+    """Return whether every value of an objective is a whole number.
+
+    Parameters
+    ----------
+    data
+        The instance in counts.
+    objective
+        Name of the objective.
+    """
     if objective == "gpus_placed":
         return False
     return objective != "weight_placed" or all(
@@ -327,6 +337,17 @@ def whole_gap(data: SharingData, objective: str, bound: float, otherwise: float)
 
     Whole values less than one apart are equal, and solvers divide their difference by the value of
     the incumbent: so by no more than the bound in maximisation, and than all GPUs in minimisation.
+
+    Parameters
+    ----------
+    data
+        The instance in counts.
+    objective
+        Name of the objective.
+    bound
+        A bound on it; it may be infinite.
+    otherwise
+        Relative gap where values are not whole or nothing bounds them, at least 0.
     """
     if not is_counted(data, objective):
         return otherwise
@@ -340,6 +361,15 @@ def round_bound(data: SharingData, objective: str, bound: float) -> float:
     """Return the bound after the integers that any value of an objective must be.
 
     GPUs are counted; weights are summed, and whole weights have whole sums.
+
+    Parameters
+    ----------
+    data
+        The instance in counts.
+    objective
+        Name of the objective; all but ``gpus_placed`` and ``weight_placed`` are minimised.
+    bound
+        A bound on it; an infinite one is returned as it is.
     """
     if not math.isfinite(bound):
         return bound
