@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import re
 from collections import defaultdict
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -20,28 +21,30 @@ COMMANDS = re.compile(r"\.(command|callback|get|post|put|delete|api_route|head)\
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
-def modules() -> dict[str, ast.Module]:
-    """The files of the library by path: the two links into it are left out."""
+def names() -> list[str]:
+    """The paths of the library's files: the two links into it are left out."""
     paths = (p for folder in FOLDERS for p in sorted((ROOT / folder).rglob("*.py")))
-    names = [p.relative_to(ROOT).as_posix() for p in paths]
-    library = [n for n in names if not n.startswith(("alloc/models/", "alloc/instances/"))]
-    return {name: ast.parse((ROOT / name).read_text(encoding="utf-8")) for name in library}
+    every = [p.relative_to(ROOT).as_posix() for p in paths]
+    return [name for name in every if not name.startswith(("alloc/models/", "alloc/instances/"))]
 
 
-MODULES = modules()
+NAMES = names()
 
 
+@cache
+def parsed(name: str) -> ast.Module:
+    return ast.parse((ROOT / name).read_text(encoding="utf-8"))
+
+
+@cache
 def classes() -> dict[str, list[ast.ClassDef]]:
     """The classes of the library by name."""
     found = defaultdict(list)
-    for module in MODULES.values():
-        for node in ast.walk(module):
+    for name in NAMES:
+        for node in parsed(name).body:
             if isinstance(node, ast.ClassDef):
                 found[node.name].append(node)
     return found
-
-
-CLASSES = classes()
 
 
 def bases(owner: ast.ClassDef) -> list[ast.ClassDef]:
@@ -54,7 +57,7 @@ def bases(owner: ast.ClassDef) -> list[ast.ClassDef]:
         found.append(node)
         for base in node.bases:
             outer = base.value if isinstance(base, ast.Subscript) else base
-            waiting += CLASSES.get(ast.unparse(outer).rpartition(".")[2], [])
+            waiting += classes().get(ast.unparse(outer).rpartition(".")[2], [])
     return found
 
 
@@ -129,10 +132,10 @@ def bare_constants(text: str) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("room", sorted({"/".join(name.split("/")[:2]) for name in MODULES}))
+@pytest.mark.parametrize("room", sorted({"/".join(name.split("/")[:2]) for name in NAMES}))
 def test_every_parameter_and_constant_is_explained(room: str) -> None:
-    here = [name for name in MODULES if name == room or name.startswith(f"{room}/")]
-    missing = {name: which for name in here if (which := unexplained(MODULES[name]))}
+    here = [name for name in NAMES if name == room or name.startswith(f"{room}/")]
+    missing = {name: which for name in here if (which := unexplained(parsed(name)))}
     assert not missing, "add them to a section Parameters, with unit and range"
     texts = {name: (ROOT / name).read_text(encoding="utf-8") for name in here}
     bare = {name: left for name in here if (left := bare_constants(texts[name]))}
