@@ -71,7 +71,15 @@ class Program:
         return np.flatnonzero(self.at[i] >= 0)
 
     def by_domain(self, i: int, level: str) -> Iterator[tuple[int, Index]]:
-        """Yield each domain of a level with the columns y of a row on its hosts."""
+        """Yield each domain of a level with the columns y of a row on its hosts.
+
+        Parameters
+        ----------
+        i
+            Position of the row of tasks.
+        level
+            Name of a level of the topology.
+        """
         hosts = self.hosts_of(i)
         domain = self.facts.domain(level)[hosts]
         for k in np.unique(domain):
@@ -186,7 +194,15 @@ class Program:
         return [i for v in self.facts.ways_by_class[k] for i in self.facts.ways[v].rows]
 
     def presence(self, k: int, level: str) -> Presence:
-        """Return the variables of the places in which a class of one job may be (C9)."""
+        """Return the variables of the places in which a class of one job may be (C9).
+
+        Parameters
+        ----------
+        k
+            Position of the class, which has one job.
+        level
+            Name of a level of the topology, or ``host``.
+        """
         key = (k, level)
         if key in self._presence:
             return self._presence[key]
@@ -239,7 +255,15 @@ class Program:
             self.builder.row("C11", [(every, 1.0)], upper=budget)
 
     def values(self, x: Array, y: Index) -> Array:
-        """Return x and y as columns of the program; the others, which follow, are NaN."""
+        """Return x and y as columns of the program; the others, which follow, are NaN.
+
+        Parameters
+        ----------
+        x
+            Gangs of each way, shape (ways,).
+        y
+            Tasks of each row on each host, shape (rows, hosts).
+        """
         found = np.full(self.builder.num_columns, np.nan)
         found[self.x] = x
         found[self.y] = y[self.y_row, self.y_host]

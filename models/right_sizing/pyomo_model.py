@@ -43,7 +43,15 @@ def pyomo_model(problem: PlanningProblem) -> Any:
 
 
 def build_pyomo(problem: PlanningProblem, objective: str = "cost") -> BuiltModel:
-    """Return the extensive form in Pyomo, with the way back to a plan."""
+    """Return the extensive form in Pyomo, with the way back to a plan.
+
+    Parameters
+    ----------
+    problem
+        Its goal says what is optimised.
+    objective
+        `cost`, the only one of the family.
+    """
     formulas = _Formulas(problem)
     model = formulas.build()
     parts = (model.x, model.v, model.d, model.a, model.r)

@@ -40,7 +40,17 @@ def sense_of(objective: str) -> Sense:
 
 
 def costs(data: SharingData, columns: Sequence[Column], objective: str) -> Array:
-    """Return the coefficients of an objective for z, y and x."""
+    """Return the coefficients of an objective for z, y and x.
+
+    Parameters
+    ----------
+    data
+        The numbered problem.
+    columns
+        The columns x: each a pattern on a group of GPUs.
+    objective
+        Name of an objective of the family.
+    """
     z = np.zeros(len(data.options))
     x = np.zeros(len(columns))
     if objective == "weight_placed":
@@ -123,6 +133,13 @@ def rules_options(data: SharingData, all_run: bool) -> Whole:
 
     Thousands of jobs of different weight would otherwise be thousands of rows. While patterns are
     generated for jobs that must all run, each class has its row, so that some may wait meanwhile.
+
+    Parameters
+    ----------
+    data
+        The numbered problem.
+    all_run
+        Whether every job must run.
     """
     if all_run and not data.listed:
         return np.arange(len(data.classes))
@@ -211,7 +228,15 @@ def require_listed(data: SharingData) -> None:
 
 
 def build_arrays(instance: Instance, objective: str) -> BuiltModel:
-    """Build an instance as arrays, host by host."""
+    """Build an instance as arrays, host by host.
+
+    Parameters
+    ----------
+    instance
+        Its patterns must be few enough to list.
+    objective
+        Name of an objective of the family.
+    """
     data = sharing_data(instance, aggregate=False)
     require_listed(data)
     columns = listed_columns(data)

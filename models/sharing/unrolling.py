@@ -78,14 +78,32 @@ class Unrolled:
 def allocation_of(
     data: SharingData, columns: Sequence[tuple[int, Pattern]], values: Array
 ) -> Allocation | None:
-    """Return the allocation of integer values, or None when a task finds no host."""
+    """Return the allocation of integer values, or None when a task finds no host.
+
+    Parameters
+    ----------
+    data
+        The numbered problem.
+    columns
+        Group of GPUs and pattern of each column x.
+    values
+        Values of z, y and x, integers up to rounding.
+    """
     unrolled = unroll(data, columns, values)
     return None if unrolled.left else to_allocation(data, unrolled)
 
 
 @collector_paused()
 def to_allocation(data: SharingData, unrolled: Unrolled) -> Allocation:
-    """Return the allocation of the jobs all of whose tasks are placed."""
+    """Return the allocation of the jobs all of whose tasks are placed.
+
+    Parameters
+    ----------
+    data
+        The numbered problem.
+    unrolled
+        The jobs that run, with the places of their tasks.
+    """
     of_job: dict[int, list[tuple[Task, Slot]]] = {}
     for pair in unrolled.placed:
         of_job.setdefault(pair[0].owner, []).append(pair)
