@@ -40,12 +40,8 @@ class Task:
 
     Parameters
     ----------
-    owner
-        Position of the job among those chosen.
-    role
-        Its role.
-    item
-        Its kind.
+    owner, role, item
+        Position of the job among those chosen; role and kind of the task.
     home
         Where it runs now, if it does: host, GPU and start (-1 where there is none), or None.
     """
@@ -99,10 +95,8 @@ def to_allocation(data: SharingData, unrolled: Unrolled) -> Allocation:
 
     Parameters
     ----------
-    data
-        The numbered problem.
-    unrolled
-        The jobs that run, with the places of their tasks.
+    data, unrolled
+        The numbered problem, and its jobs that run with the places of their tasks.
     """
     of_job: dict[int, list[tuple[Task, Slot]]] = {}
     for pair in unrolled.placed:

@@ -69,7 +69,15 @@ class Quota:
 
 
 def quota_amount(request: PodRequest, resource: str) -> int:
-    """Return what a pod takes of a quota: GPUs, milli-cores, MiB or pieces."""
+    """Return what a pod takes of a quota: GPUs, milli-cores, MiB or pieces.
+
+    Parameters
+    ----------
+    request
+        What the pod asks for.
+    resource
+        Name of the resource that the quota limits.
+    """
     if resource == "cpu":
         return request.cpu_milli
     if resource == "memory":
@@ -243,7 +251,15 @@ class Quotas:
         return None
 
     def flavors(self, gang: Gang, resource: str | None) -> tuple[str, ...]:
-        """Return the flavours that a gang may be given of a resource: one where it has it."""
+        """Return the flavours that a gang may be given of a resource: one where it has it.
+
+        Parameters
+        ----------
+        gang
+            The gang.
+        resource
+            Name of the resource; None gives no flavour.
+        """
         if resource is None:
             return ()
         if resource in gang.flavors:
@@ -349,7 +365,15 @@ class Quotas:
         return tuple(found)
 
     def elsewhere(self, key: Key, counted: Counter[Key]) -> int:
-        """Return what of a quota is given out to what is not in the instance."""
+        """Return what of a quota is given out to what is not in the instance.
+
+        Parameters
+        ----------
+        key
+            Queue, flavour and resource.
+        counted
+            What gangs of the instance hold of each quota.
+        """
         reserved = self.quotas[key].reserved
         less = self.left_out[key] if reserved is None else max(reserved - counted[key], 0)
         if less and key not in self._told:
