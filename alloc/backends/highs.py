@@ -182,7 +182,15 @@ def highs_model(model: ArrayModel) -> highspy.HighsLp:
 
 
 def solve(model: ArrayModel | CpSatModel | PyomoModel, options: SolverOptions) -> RawResult:
-    """Solve an array model, an incumbent never lost at a limit."""
+    """Solve an array model, an incumbent never lost at a limit.
+
+    Parameters
+    ----------
+    model
+        An `ArrayModel`.
+    options
+        Limits of the search, a start, and what the solver may do.
+    """
     assert isinstance(model, ArrayModel)
     if not len(model.cost):
         return _without_columns(model)
@@ -417,7 +425,15 @@ def _without_columns(model: ArrayModel) -> RawResult:
 
 
 def read_result(solver: highspy.Highs, model: ArrayModel) -> RawResult:
-    """Normalise what HiGHS holds after a run."""
+    """Normalise what HiGHS holds after a run.
+
+    Parameters
+    ----------
+    solver
+        HiGHS after a run.
+    model
+        The model that it ran on.
+    """
     native = solver.getModelStatus()
     word = solver.modelStatusToString(native)
     status = _STATUS.get(native)

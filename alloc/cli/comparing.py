@@ -149,6 +149,13 @@ def compare_command(
 def require_errors_seen(knowledge: str, work_error: float, speed_error: float) -> None:
     """Refuse an error of estimates where nothing is estimated.
 
+    Parameters
+    ----------
+    knowledge
+        What schedulers are told: ``exact``, ``estimate`` or less.
+    work_error, speed_error
+        Spread of the errors of work and speed, 0 for none.
+
     Raises
     ------
     InstanceError
@@ -234,7 +241,17 @@ def require_page(page: Path) -> None:
 
 
 def say_report(comparison: "Comparison", page: Path, context: typer.Context) -> None:
-    """Write the HTML report, its figures beside it, and say where they are."""
+    """Write the HTML report, its figures beside it, and say where they are.
+
+    Parameters
+    ----------
+    comparison
+        What the report is about.
+    page
+        The HTML file to write.
+    context
+        Knows the command line, which the report names.
+    """
     from alloc.report import write_report
 
     figures = page.with_name(f"{page.stem}-figures")  # Another report may stand beside it.
@@ -243,7 +260,17 @@ def say_report(comparison: "Comparison", page: Path, context: typer.Context) -> 
 
 
 def print_tables(comparison: "Comparison", by: str = "instance", *, markdown: bool = False) -> None:
-    """Print the table of each instance or family."""
+    """Print the table of each instance or family.
+
+    Parameters
+    ----------
+    comparison
+        The comparison.
+    by
+        ``instance`` or ``family``.
+    markdown
+        Whether to print Markdown.
+    """
     from alloc.comparison.tables import gap_tables, to_markdown, to_rich
 
     tables = gap_tables(comparison, cast("By", by))
@@ -270,6 +297,13 @@ def code_of_comparison(comparison: "Comparison", whoever: bool = False) -> ExitC
 
     With `whoever`, nobody in particular was asked for; then a scheduler that is not made for the
     instance is left out.
+
+    Parameters
+    ----------
+    comparison
+        The comparison.
+    whoever
+        Whether nobody in particular was asked for.
     """
     failures = []
     for row in comparison.failures:
@@ -303,6 +337,13 @@ def scheduler_list(names: str) -> "list[str | Entry]":
 def name_and_options(text: str, option: str) -> tuple[str, dict[str, Any]]:
     """Return the name of a scheduler, and its options where some stand in parentheses behind it.
 
+    Parameters
+    ----------
+    text
+        What the user wrote: ``NAME`` or ``NAME(KEY=VALUE, ...)``.
+    option
+        Name of the command's option, for messages.
+
     Raises
     ------
     InstanceError
@@ -331,6 +372,15 @@ def kept_store(
     Without a place chosen by the user it is a file that goes when all went well: work kept from one
     version of a scheduler to the next would be mistaken for the new one's. Yields the place, and
     what is to be told of every finished piece. After Ctrl-C what is done is shown.
+
+    Parameters
+    ----------
+    location
+        The place that the user chose, or None.
+    line
+        Shows a line of progress.
+    show_unfinished
+        Shows what is done so far of the store in this place.
     """
     folder = None if location is not None else Path(tempfile.mkdtemp(prefix="alloc-compare-"))
     place = str(location if folder is None else folder / "runs.sqlite")

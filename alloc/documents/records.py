@@ -73,7 +73,21 @@ def typed_model_of(record_class: Any) -> type[Part]:
 def new_model(
     record_class: Any, name: str, base: type[Part], head: Mapping[str, Any], *, typed: bool = False
 ) -> type[Part]:
-    """Return a pydantic model with the fields of a dataclass after those of `base` and `head`."""
+    """Return a pydantic model with the fields of a dataclass after those of `base` and `head`.
+
+    Parameters
+    ----------
+    record_class
+        The dataclass.
+    name
+        Name of the model.
+    base
+        The model that it inherits from.
+    head
+        Fields that come before those of the dataclass.
+    typed
+        Whether the model says which solution it is, though the class does not ask for it.
+    """
     hints = field_types(record_class)
     meanings = _meanings(record_class)
     shape = shape_of(record_class)
@@ -164,7 +178,15 @@ def _rank(value: Any) -> str:
 
 
 def told_apart(records: Sequence[Any], models: Sequence[Any]) -> Any:
-    """Return a union of models: told apart by their tags, or by the fields that are there."""
+    """Return a union of models: told apart by their tags, or by the fields that are there.
+
+    Parameters
+    ----------
+    records
+        The dataclasses.
+    models
+        Their models, in the same order.
+    """
     if all(shape_of(record).tag for record in records):
         return Annotated[reduce(or_, models), Discriminator("type")]
     names = {r.__name__: {f.name for f in dataclasses.fields(r)} for r in records}
@@ -202,7 +224,15 @@ def meanings_in_docstring(record_class: Any) -> dict[str, str]:
 
 
 def document_models(name: str, kind: Kind) -> tuple[type[Part], ...]:
-    """Return the pydantic models of the documents of a kind, one for each of its types."""
+    """Return the pydantic models of the documents of a kind, one for each of its types.
+
+    Parameters
+    ----------
+    name
+        Name of the kind, such as ``instance``.
+    kind
+        What documents of it hold.
+    """
     title = "".join(word.capitalize() for word in name.split("_"))
     titles = [title] if len(kind.types) == 1 else [one.__name__ for one in kind.types]
     version: Any = Literal[version_of(name)]

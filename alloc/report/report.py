@@ -100,7 +100,15 @@ def write_report(
 
 
 def slug(comparison: Comparison, fingerprint: str) -> str:
-    """Return a name of an instance for ids and files: plain letters, unique in the comparison."""
+    """Return a name of an instance for ids and files: plain letters, unique in the comparison.
+
+    Parameters
+    ----------
+    comparison
+        The comparison.
+    fingerprint
+        Fingerprint of one of its instances.
+    """
     name = comparison.instance(fingerprint).name
     plain = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:48]
     return f"{plain or 'instance'}-{fingerprint[:6]}"
