@@ -354,7 +354,7 @@ def _solve_scaled(model: ArrayModel, options: SolverOptions) -> RawResult:
         if model.integer.any() and stop.pressed and solver.getModelStatus() in _REFUSED:
             # A refusal needs the second opinion, for which there was no time.
             return _nothing(model)
-    result = read_result(solver, model)
+    result = _read_result(solver, model)
     # Also where it was over already: whoever pressed Ctrl-C wants no more of what comes next.
     return replace(result, limit="interrupt") if stop.pressed else result
 
@@ -424,16 +424,8 @@ def _without_columns(model: ArrayModel) -> RawResult:
     return RawResult("optimal", np.zeros(0), model.offset, model.offset, None, "Empty")
 
 
-def read_result(solver: highspy.Highs, model: ArrayModel) -> RawResult:
-    """Normalise what HiGHS holds after a run.
-
-    Parameters
-    ----------
-    solver
-        HiGHS after a run.
-    model
-        The model that it ran on.
-    """
+def _read_result(solver: highspy.Highs, model: ArrayModel) -> RawResult:
+    """Normalise what HiGHS holds after a run."""
     native = solver.getModelStatus()
     word = solver.modelStatusToString(native)
     status = _STATUS.get(native)

@@ -121,7 +121,7 @@ def compare_command(
         )
     whoever = schedulers == ALL
     shown = partial(_show_unfinished, by=by, json=json, markdown=markdown, whoever=whoever)
-    with progress("comparing", quiet) as line, kept_store(store, line, shown) as (location, tell):
+    with progress("comparing", quiet) as line, _kept_store(store, line, shown) as (location, tell):
         comparison = compare(
             problems,
             names,
@@ -364,7 +364,7 @@ def describe(event: "CellEvent") -> str:
 
 
 @contextmanager
-def kept_store(
+def _kept_store(
     location: str | None, line: Report, show_unfinished: Callable[[str], None]
 ) -> Iterator[tuple[str, Callable[["CellEvent"], None]]]:
     """Give finished work a place to stay if the comparison does not come to its end.
@@ -372,15 +372,6 @@ def kept_store(
     Without a place chosen by the user it is a file that goes when all went well: work kept from one
     version of a scheduler to the next would be mistaken for the new one's. Yields the place, and
     what is to be told of every finished piece. After Ctrl-C what is done is shown.
-
-    Parameters
-    ----------
-    location
-        The place that the user chose, or None.
-    line
-        Shows a line of progress.
-    show_unfinished
-        Shows what is done so far of the store in this place.
     """
     folder = None if location is not None else Path(tempfile.mkdtemp(prefix="alloc-compare-"))
     place = str(location if folder is None else folder / "runs.sqlite")

@@ -8,8 +8,6 @@ by
     ``instance``: intervals over seeds; ``family``: intervals over instances.
 method
     How intervals are found, see `mean_interval`.
-summary
-    The row.
 """
 
 from __future__ import annotations
@@ -138,7 +136,7 @@ def _gap_table(comparison: Comparison, by: By, name: str, group: Sequence[Summar
     )
     rows = tuple(
         (
-            row_name(comparison, by, summary),
+            _row_name(comparison, by, summary),
             show_gap(summary.gap),
             *(show_measure(m, summary.metrics.get(m.name)) for m in measures),
             summary.information or NOTHING,
@@ -199,7 +197,7 @@ def _is_shown(measure: Measure, group: Sequence[Summary]) -> bool:
     return any(found) if measure.only_if_any else bool(found)
 
 
-def row_name(comparison: Comparison, by: By, summary: Summary) -> str:
+def _row_name(comparison: Comparison, by: By, summary: Summary) -> str:
     """Return how a row is called: ``optimum`` only when that is proved."""
     if summary.scheduler != OPTIMUM:
         failed = f" ({summary.failures} of {summary.runs} failed)" if summary.failures else ""

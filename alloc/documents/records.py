@@ -59,7 +59,7 @@ def adapter_of(record_class: Any) -> TypeAdapter[Any]:
 @cache
 def model_of(record_class: Any) -> type[Part]:
     """Return the pydantic model of a dataclass."""
-    return new_model(record_class, f"{record_class.__name__}Part", Part, {})
+    return _new_model(record_class, f"{record_class.__name__}Part", Part, {})
 
 
 @cache
@@ -67,27 +67,13 @@ def typed_model_of(record_class: Any) -> type[Part]:
     """Return the pydantic model of a dataclass that says in a field ``type`` which one it is."""
     if shape_of(record_class).typed:
         return model_of(record_class)
-    return new_model(record_class, f"{record_class.__name__}Solution", Part, {}, typed=True)
+    return _new_model(record_class, f"{record_class.__name__}Solution", Part, {}, typed=True)
 
 
-def new_model(
+def _new_model(
     record_class: Any, name: str, base: type[Part], head: Mapping[str, Any], *, typed: bool = False
 ) -> type[Part]:
-    """Return a pydantic model with the fields of a dataclass after those of `base` and `head`.
-
-    Parameters
-    ----------
-    record_class
-        The dataclass.
-    name
-        Name of the model.
-    base
-        The model that it inherits from.
-    head
-        Fields that come before those of the dataclass.
-    typed
-        Whether the model says which solution it is, though the class does not ask for it.
-    """
+    """Return a pydantic model with the fields of a dataclass after those of `base` and `head`."""
     hints = field_types(record_class)
     meanings = _meanings(record_class)
     shape = shape_of(record_class)
@@ -254,7 +240,7 @@ def _document_model(
     The head of a document that is also a part of others follows its fields, as it was published.
     """
     if description is None:
-        return new_model(record_class, title, Part, head)
+        return _new_model(record_class, title, Part, head)
     document: type[Part] = create_model("Document", __base__=Part, **head)
     base = (document, model_of(record_class))
     model: type[Part] = create_model(title, __base__=base, __doc__=description)

@@ -305,7 +305,7 @@ def ways_to_run(tasks: Tasks, topology: Topology) -> tuple[Configuration, ...] |
     group = TaskGroup("worker", tasks.count, tasks.gpu_milli, tasks.cpu_milli, tasks.memory_mib)
     types: list[str | None] = [None]
     if tasks.gpu_types:
-        types = [*types_meant(tasks.gpu_types, topology)]
+        types = [*_types_meant(tasks.gpu_types, topology)]
         if not types:
             return f"asks for GPUs that the cluster has not: {', '.join(tasks.gpu_types)}"
     if tasks.count * tasks.gpu_milli > topology.num_gpus * MILLI:
@@ -322,18 +322,11 @@ def tasks_label(tasks: Tasks) -> str:
     return f"{tasks.count} x {each}{types}"
 
 
-def types_meant(names: Iterable[str], topology: Topology) -> tuple[str, ...]:
+def _types_meant(names: Iterable[str], topology: Topology) -> tuple[str, ...]:
     """Return the GPU types of a cluster that names of a job table mean, sorted.
 
     ``a100`` means each version of it; a product name such as ``NVIDIA A100-SXM4-80GB`` means its
     type.
-
-    Parameters
-    ----------
-    names
-        GPU types or product names, as the table writes them.
-    topology
-        The cluster.
     """
     # Only a table with GPU types needs it, and it loads every topology format.
     from alloc.instances.topologies.products import type_of_product

@@ -111,7 +111,7 @@ def array_model(
     max_z = np.array([len(data.classes[k].members) for k, _ in data.options], dtype=float)
     lowest = np.zeros(len(max_z))
     if all_run:
-        ruled = set(rules_options(data, all_run).tolist())
+        ruled = set(_rules_options(data, all_run).tolist())
         lowest = np.where([k in ruled for k, _ in data.options], 0.0, max_z)
     max_x = np.array([len(data.groups[column.group].gpus) for column in columns], dtype=float)
     z = builder.columns(len(max_z), max_z, lowest)
@@ -128,18 +128,11 @@ def array_model(
     return builder.model(sense_of(objective), cost=costs(data, columns, objective))
 
 
-def rules_options(data: SharingData, all_run: bool) -> Whole:
+def _rules_options(data: SharingData, all_run: bool) -> Whole:
     """Return the classes with a row (C1): for one with a single option the limits of z say it.
 
     Thousands of jobs of different weight would otherwise be thousands of rows. While patterns are
     generated for jobs that must all run, each class has its row, so that some may wait meanwhile.
-
-    Parameters
-    ----------
-    data
-        The numbered problem.
-    all_run
-        Whether every job must run.
     """
     if all_run and not data.listed:
         return np.arange(len(data.classes))
@@ -169,7 +162,7 @@ def _add_rows(
     group_of = np.array([column.group for column in columns], dtype=np.int64)
     class_of = np.array([group.host_class for group in data.groups], dtype=np.int64)
 
-    ruled = rules_options(data, all_run)
+    ruled = _rules_options(data, all_run)
     position = np.full(len(data.classes), -1)
     position[ruled] = np.arange(len(ruled))
     row_of = position[np.array([k for k, _ in data.options], dtype=np.int64)]

@@ -56,7 +56,7 @@ class Quota:
     Parameters
     ----------
     nominal
-        What is its own, in the unit of `quota_amount`.
+        What is its own: GPUs, milli-cores, MiB or pieces.
     borrowing
         What it may hold beyond that, if its cohort has it idle; None: all that there is.
     reserved
@@ -68,16 +68,8 @@ class Quota:
     reserved: int | None = None
 
 
-def quota_amount(request: PodRequest, resource: str) -> int:
-    """Return what a pod takes of a quota: GPUs, milli-cores, MiB or pieces.
-
-    Parameters
-    ----------
-    request
-        What the pod asks for.
-    resource
-        Name of the resource that the quota limits.
-    """
+def _quota_amount(request: PodRequest, resource: str) -> int:
+    """Return what a pod takes of a quota: GPUs, milli-cores, MiB or pieces."""
     if resource == "cpu":
         return request.cpu_milli
     if resource == "memory":
@@ -284,7 +276,7 @@ class Quotas:
         queue = self.queue_of(gang)
         found = []
         for resource in dict.fromkeys(key[2] for key in self.quotas if key[0] == queue):
-            amount = quota_amount(request, resource)
+            amount = _quota_amount(request, resource)
             flavor = self.flavor_beside(gang, resource, chosen)
             if not amount or queue is None:
                 continue
