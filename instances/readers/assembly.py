@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from alloc.errors import InstanceError, nearest
-from alloc.instances.readers.jobs import Tasks, TracedJob, suggest_gpus
+from alloc.instances.readers.jobs import DEFAULT_LOAD, Tasks, TracedJob, suggest_gpus
 from alloc.instances.readers.report import ReportLog
 from alloc.problems.allocation.instance import Instance, misfit
 from alloc.topology import HostType, Topology
@@ -17,9 +17,6 @@ from alloc.units import MILLI, require_positive
 from alloc.workload import Configuration, Elasticity, Job, TaskGroup, rigid_gang
 
 Deadlines = Literal["soft", "hard", "refusable", "none"]
-
-DEFAULT_LOAD = 0.85
-"""Share of the GPU time: below it hardly a job waits, and near 1 queues grow without end."""
 
 _MAKER = re.compile(r"^((nvidia|tesla|geforce)-)+")
 
