@@ -152,9 +152,9 @@ def require_errors_seen(knowledge: str, work_error: float, speed_error: float) -
     Parameters
     ----------
     knowledge
-        What schedulers are told: ``exact``, ``estimate`` or less.
+        What schedulers are told: ``exact``, ``estimate`` or ``none``.
     work_error, speed_error
-        Spread of the errors of work and speed, 0 for none.
+        Largest relative errors of work and speed, 0 or more.
 
     Raises
     ------

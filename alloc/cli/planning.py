@@ -274,7 +274,7 @@ def workers_of(parallel: str | None, count: int) -> "AbstractContextManager[Any]
     Parameters
     ----------
     parallel
-        What starts the workers, ``processes``, ``ray`` or ``dask``; None for none.
+        What starts the workers, such as ``loky`` or ``ray``; None for the usual ones.
     count
         Number of workers, 1 or more.
 
