@@ -137,7 +137,7 @@ def check_bound(bound: Bound, label: str, outcome: Outcome, rounding: float = 0.
     outcome
         Its outcome on this instance.
     rounding
-        By how much times may be rounded, in the unit of the objective, 0 or more.
+        As in `gap_to`, 0 or more.
 
     Raises
     ------
