@@ -193,7 +193,7 @@ class Program:
         k
             Position of the class, which has one job.
         level
-            Name of a level of the topology, or ``host``.
+            Name of a level, as in `Topology.domain_of_host`.
         """
         key = (k, level)
         if key in self._presence:
