@@ -22,9 +22,10 @@ BURST_SHARE = 0.75
 """Share of a period's jobs that come in its burst slot."""
 DIURNAL_SWING = 0.9
 """Amplitude of the daily wave relative to its mean: between 0.1 and 1.9 times the mean rate."""
-DAY_S = 86400.0
+DAY_S = 86400.0  # 24 hours
 _LARGEST_MEAN = 500.0  # exp(-745) is 0
 _MAX_SLOTS = 1e6
+"""Above it a rate is a mistake: of slots of a minute, a million are nearly two years."""
 
 
 ArrivalProcess = Callable[[np.random.Generator], Iterable[int]]
@@ -182,7 +183,15 @@ def resampled(
 
 
 def poisson(mean: float, rng: np.random.Generator) -> int:
-    """Return a Poisson draw by inversion of one uniform number."""
+    """Return a Poisson draw by inversion of one uniform number.
+
+    Parameters
+    ----------
+    mean
+        Mean of the distribution, 0 or more; a large one is drawn as the sum of two halves.
+    rng
+        Where the uniform number comes from.
+    """
     if mean > _LARGEST_MEAN:
         return poisson(mean / 2, rng) + poisson(mean / 2, rng)
     threshold = rng.random()

@@ -50,7 +50,13 @@ class SpeedFit:
     e: float
 
     def speed(self, num_ps: int, num_workers: int) -> float:
-        """Return the speed with u parameter servers and w workers, samples per second."""
+        """Return the speed with u parameter servers and w workers, samples per second.
+
+        Parameters
+        ----------
+        num_ps, num_workers
+            Parameter servers and workers, 1 or more of each.
+        """
         u, w = num_ps, num_workers
         return 1 / (self.a / w + self.b + self.c * w / u + self.d * w + self.e * u)
 

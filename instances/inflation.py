@@ -87,6 +87,15 @@ def arrivals_in_order(
 ) -> Instance:
     """Return pods as jobs in the order given, all released at time 0 and of one second.
 
+    Parameters
+    ----------
+    topology
+        The cluster.
+    pods
+        In the order in which they ask.
+    name
+        Name of the instance.
+
     Raises
     ------
     InstanceError

@@ -214,7 +214,17 @@ def generate_operation(
 def node_world(
     name: str, num_nodes: int, kind: str
 ) -> tuple[tuple[NodeType, ...], tuple[NodePool, ...]]:
-    """Return the types and pools of a ``cloud`` or of ``own`` servers; see `generate_operation`."""
+    """Return the types and pools of a ``cloud`` or of ``own`` servers; see `generate_operation`.
+
+    Parameters
+    ----------
+    name
+        Name of the problem, for messages.
+    num_nodes
+        Number of nodes, 1 or more.
+    kind
+        ``cloud`` or ``own``.
+    """
     require_count(num_nodes, f'problem "{name}"', "num_nodes", least=1)
     if kind == "cloud":
         types = cloud_node_types()

@@ -26,6 +26,7 @@ from alloc.problems.pipeline.problem import Device, Layer, PipelineProblem
 from alloc.units import require_count
 
 _MIB = 1024**2
+"""Bytes in a MiB."""
 _UTILISATION = 0.4
 """Share of the peak that training reaches: 38 to 43 % of Llama 3 405B (Llama Team,
 arXiv:2407.21783, table 4)."""

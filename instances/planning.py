@@ -66,6 +66,7 @@ GPU_KINDS = (
 """GPU types in the order in which generated worlds take them."""
 
 _HOURS_OF_LIFE = 4 * 8760.0
+"""Four years of 8,760 hours: what owners of servers write them off in."""
 _TENANTS = ("vision", "language", "speech", "science", "ads")
 
 

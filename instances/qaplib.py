@@ -93,6 +93,13 @@ def parse_qaplib(text: str, name: str = "qaplib") -> QuadraticAssignment:
 def read_qaplib_solution(path: str | PathLike[str], problem: QuadraticAssignment) -> QaplibSolution:
     """Read a solution of a problem.
 
+    Parameters
+    ----------
+    path
+        A ``.sln`` file.
+    problem
+        The problem that it solves.
+
     Raises
     ------
     InstanceError
@@ -107,6 +114,15 @@ def parse_qaplib_solution(
     text: str, problem: QuadraticAssignment, name: str = "solution"
 ) -> QaplibSolution:
     """Read a solution of a problem from the text of a file.
+
+    Parameters
+    ----------
+    text
+        Content of a ``.sln`` file.
+    problem
+        The problem that it solves.
+    name
+        What to call the file in messages.
 
     Raises
     ------

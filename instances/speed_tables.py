@@ -113,7 +113,17 @@ _DL2_DEMAND = Demand()
 def configurations(
     job_type: JobType, table: Speeds, demand: Demand = _DL2_DEMAND
 ) -> tuple[Configuration, ...]:
-    """Return one configuration for each point of a speed table, in the order of the table."""
+    """Return one configuration for each point of a speed table, in the order of the table.
+
+    Parameters
+    ----------
+    job_type
+        Says whether its workers use GPUs.
+    table
+        Work per second for each number of parameter servers and workers.
+    demand
+        GPUs of a worker, and CPU of every task.
+    """
     worker_gpu_milli = demand.gpus_per_worker * MILLI if job_type.uses_gpu else 0
     return tuple(
         Configuration(

@@ -10,6 +10,7 @@ from typing import Any
 from alloc.errors import InstanceError, nearest
 
 WEEK_S = 7 * 86_400.0
+"""Seconds in a week."""
 LOAD = 0.9
 """GPU time asked for over GPU time, where the size of the cluster is not published: busy, and it
 can be served."""

@@ -48,7 +48,15 @@ class CapacityRows:
     tenant: tuple[str | None, ...]
 
     def use(self, configurations: Sequence[Configuration], tenant: str | None) -> Array:
-        """Return what each configuration takes of each row, shape (configurations, R)."""
+        """Return what each configuration takes of each row, shape (configurations, R).
+
+        Parameters
+        ----------
+        configurations
+            A table of configurations.
+        tenant
+            Whose quota their use counts against; None for a job without a tenant.
+        """
         if not configurations:
             return np.zeros((0, len(self.names)))
         use = np.array([c.demand for c in configurations], dtype=float)[:, list(self.resource)]
@@ -69,6 +77,15 @@ def capacity_rows(
 
     One row per resource in demand; one more per resource and GPU type where configurations insist
     on a type; one per tenant quota.
+
+    Parameters
+    ----------
+    topology
+        The cluster.
+    configuration_sets
+        The tables of all jobs; the same table may come again and again.
+    quotas
+        GPU quota of each tenant that has one, milli-GPU.
     """
     seen = {id(cs): cs for cs in configuration_sets}.values()
     used = np.zeros(len(topology.resource_names), dtype=bool)
@@ -166,6 +183,13 @@ def burden(configurations: Sequence[Configuration], use: Array) -> Array:
     configuration that is no worse in all of them can take another's place in the capacity rows, and
     nearly always on the hosts (not where its tasks just miss a host that two of the other fill; see
     `burden_on_hosts`).
+
+    Parameters
+    ----------
+    configurations
+        A table of configurations.
+    use
+        What each takes of each capacity row, shape (configurations, R).
     """
     if not configurations:
         return use
@@ -181,6 +205,13 @@ def burden_on_hosts(configurations: Sequence[Configuration], use: Array) -> Arra
 
     Its tasks of each shape, and the level and the GPU type it is tied to: a configuration with no
     more of any of them stands wherever the other does.
+
+    Parameters
+    ----------
+    configurations
+        A table of configurations.
+    use
+        What each takes of each capacity row, shape (configurations, R).
     """
     if not configurations:
         return use
@@ -238,6 +269,13 @@ def pareto_front(order: UseOrder, rate: Array) -> npt.NDArray[np.int64]:
     """Return the configurations that no other dominates and whose rate is above 0, in order.
 
     `rate` has shape (configurations,); see `pareto_fronts`.
+
+    Parameters
+    ----------
+    order
+        Which configuration burdens the cluster no more than which.
+    rate
+        Work per second of each, 0 or more, shape (configurations,); see `pareto_fronts`.
     """
     return np.flatnonzero(pareto_fronts(order, rate[None])[0])
 

@@ -115,7 +115,15 @@ def _plan(tail: Array, head: Array, values: Array) -> CheckpointPlan:
 
 
 def build_arrays(problem: CheckpointProblem, objective: str = "expected_time") -> BuiltModel:
-    """Return the model in matrix form."""
+    """Return the model in matrix form.
+
+    Parameters
+    ----------
+    problem
+        The phases, and what saving and failing cost.
+    objective
+        `expected_time`, the only one of the family.
+    """
     from scipy import sparse
 
     everywhere = CheckpointPlan(tuple(range(len(problem.phases)))).expected_s(problem)
@@ -143,7 +151,15 @@ def build_arrays(problem: CheckpointProblem, objective: str = "expected_time") -
 
 
 def build_pyomo(problem: CheckpointProblem, objective: str = "expected_time") -> BuiltModel:
-    """Return the model in Pyomo: sets POINTS and STRETCHES, parameter t, variable x."""
+    """Return the model in Pyomo: sets POINTS and STRETCHES, parameter t, variable x.
+
+    Parameters
+    ----------
+    problem
+        The phases, and what saving and failing cost.
+    objective
+        `expected_time`, the only one of the family.
+    """
     import pyomo.environ as pyo
 
     from alloc.models.timed import TimedModel

@@ -52,7 +52,15 @@ def kind_of(configuration: Configuration) -> Kind:
 
 
 def is_as_hard(kind: Kind, other: Kind) -> bool:
-    """Return whether gangs of a kind hold all tasks, and are tied by all ties, of another kind."""
+    """Return whether gangs of a kind hold all tasks, and are tied by all ties, of another kind.
+
+    Parameters
+    ----------
+    kind
+        Tasks and ties of the gangs that are asked about.
+    other
+        Those of the gangs that they are compared with.
+    """
     tasks = dict(kind[0])
     return all(tasks.get(shape, 0) >= count for shape, count in other[0]) and all(
         theirs in (None, own) for own, theirs in zip(kind[1:], other[1:], strict=True)
@@ -136,6 +144,13 @@ class Conflict:
 
 def with_new(known: Sequence[Conflict], found: Iterable[Conflict]) -> tuple[Conflict, ...]:
     """Return known conflicts and new ones.
+
+    Parameters
+    ----------
+    known
+        Conflicts that the model has rows for.
+    found
+        Conflicts in an answer of this model.
 
     Raises
     ------
@@ -247,7 +262,17 @@ def conflict_rows(conflicts: Iterable[Sequence[Part[Column]]]) -> tuple[list[Row
 
 
 def conflict_matrix(rows: Sequence[Row[int]], num_columns: int, switches: int) -> sparse.csr_array:
-    """Return rows as a matrix: the columns of the model by position, then the binaries y."""
+    """Return rows as a matrix: the columns of the model by position, then the binaries y.
+
+    Parameters
+    ----------
+    rows
+        The rows of the conflicts.
+    num_columns
+        Columns of the model without the binaries y.
+    switches
+        Number of binaries y.
+    """
     from scipy import sparse  # slow to load, and hosts seldom conflict
 
     row = [r for r, each in enumerate(rows) for _ in (*each.columns, *each.switches)]

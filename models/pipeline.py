@@ -194,7 +194,15 @@ def _shared_memory(problem: PipelineProblem) -> list[tuple[int, int]]:
 
 
 def build_arrays(problem: PipelineProblem, objective: str = "bottleneck") -> BuiltModel:
-    """Return the model in matrix form."""
+    """Return the model in matrix form.
+
+    Parameters
+    ----------
+    problem
+        The layers, and the devices in their row.
+    objective
+        `bottleneck`, the only one of the family.
+    """
     from scipy import sparse
 
     arcs = _Arcs(problem)
@@ -253,7 +261,15 @@ def build_arrays(problem: PipelineProblem, objective: str = "bottleneck") -> Bui
 
 
 def build_pyomo(problem: PipelineProblem, objective: str = "bottleneck") -> BuiltModel:
-    """Return the model in Pyomo: sets STAGES, ARCS, parameter c, variables x and T."""
+    """Return the model in Pyomo: sets STAGES, ARCS, parameter c, variables x and T.
+
+    Parameters
+    ----------
+    problem
+        The layers, and the devices in their row.
+    objective
+        `bottleneck`, the only one of the family.
+    """
     import pyomo.environ as pyo
 
     from alloc.models.timed import TimedModel

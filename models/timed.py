@@ -49,7 +49,15 @@ class TimedModel(pyo.ConcreteModel):  # type: ignore[misc]  # Pyomo has no types
         return (lambda rule: decorate(timed(rule))) if index else decorate
 
     def add_component(self, name: str, val: Any) -> None:
-        """Add a component, as Pyomo's own."""
+        """Add a component, as Pyomo's own.
+
+        Parameters
+        ----------
+        name
+            Name of the component.
+        val
+            A Pyomo component: a set, variable, row or the like.
+        """
         check_time()
         super().add_component(name, val)
 

@@ -1,6 +1,6 @@
 """Backends: solvers behind one contract. They know nothing of GPUs.
 
-``solve(model, *, time_limit_s, seed, gap, start) -> RawResult`` and ``version() -> str``.
+``solve(model, options) -> RawResult`` and ``version() -> str``, with `SolverOptions`.
 """
 
 from __future__ import annotations
@@ -72,7 +72,15 @@ class Backend(Protocol):
     def solve(
         self, model: ArrayModel | CpSatModel | PyomoModel, options: SolverOptions
     ) -> RawResult:
-        """Solve a model."""
+        """Solve a model.
+
+        Parameters
+        ----------
+        model
+            A model of the kind that the backend takes, `MODEL_KIND`.
+        options
+            Limits of the search, a start, and what the solver may do.
+        """
         ...
 
     def version(self) -> str:

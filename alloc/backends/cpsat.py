@@ -48,6 +48,13 @@ def new_solver(options: SolverOptions) -> cp_model.CpSolver:
 def solve(model: ArrayModel | CpSatModel | PyomoModel, options: SolverOptions) -> RawResult:
     """Solve a CP-SAT model, an incumbent never lost at a limit.
 
+    Parameters
+    ----------
+    model
+        A `CpSatModel`.
+    options
+        Limits of the search, a start, and what the solver may do.
+
     Raises
     ------
     KeyboardInterrupt

@@ -182,7 +182,15 @@ def highs_model(model: ArrayModel) -> highspy.HighsLp:
 
 
 def solve(model: ArrayModel | CpSatModel | PyomoModel, options: SolverOptions) -> RawResult:
-    """Solve an array model, an incumbent never lost at a limit."""
+    """Solve an array model, an incumbent never lost at a limit.
+
+    Parameters
+    ----------
+    model
+        An `ArrayModel`.
+    options
+        Limits of the search, a start, and what the solver may do.
+    """
     assert isinstance(model, ArrayModel)
     if not len(model.cost):
         return _without_columns(model)
@@ -346,7 +354,7 @@ def _solve_scaled(model: ArrayModel, options: SolverOptions) -> RawResult:
         if model.integer.any() and stop.pressed and solver.getModelStatus() in _REFUSED:
             # A refusal needs the second opinion, for which there was no time.
             return _nothing(model)
-    result = read_result(solver, model)
+    result = _read_result(solver, model)
     # Also where it was over already: whoever pressed Ctrl-C wants no more of what comes next.
     return replace(result, limit="interrupt") if stop.pressed else result
 
@@ -416,7 +424,7 @@ def _without_columns(model: ArrayModel) -> RawResult:
     return RawResult("optimal", np.zeros(0), model.offset, model.offset, None, "Empty")
 
 
-def read_result(solver: highspy.Highs, model: ArrayModel) -> RawResult:
+def _read_result(solver: highspy.Highs, model: ArrayModel) -> RawResult:
     """Normalise what HiGHS holds after a run."""
     native = solver.getModelStatus()
     word = solver.modelStatusToString(native)

@@ -22,7 +22,14 @@ class Stop:
     pressed = False
 
     def press(self, number: int, frame: FrameType | None) -> None:
-        """Remember a signal: what Python does at a signal."""
+        """Remember a signal: what Python does at a signal.
+
+        Parameters
+        ----------
+        number, frame
+            The signal and where it struck, as `signal.signal` gives them; neither is
+            looked at.
+        """
         self.pressed = True
 
     def watch(self, solver: highspy.Highs) -> None:

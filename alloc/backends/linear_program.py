@@ -181,7 +181,22 @@ class LinearProgram:
         index: Positions,
         value: Array | Sequence[float],
     ) -> None:
-        """Add columns with their entries, laid out as in `add_rows`."""
+        """Add columns with their entries, laid out as in `add_rows`.
+
+        Parameters
+        ----------
+        cost
+            Costs, shape (columns,).
+        lower, upper
+            Bounds, shape (columns,); infinite where there is none.
+        starts
+            For each column, where its entries begin in `index` and `value`, shape
+            (columns,).
+        index
+            Row of each entry.
+        value
+            Value of each entry.
+        """
         begin, rows = _positions(starts), _positions(index)
         entries = np.asarray(value, dtype=float) * self._scaling.rows[rows]
         columns = factors(_largest_of(entries, begin))
@@ -208,26 +223,60 @@ class LinearProgram:
         self._scaling = replace(self._scaling, rows=kept)
 
     def set_costs(self, columns: Positions, costs: Array) -> None:
-        """Set the costs of some columns."""
+        """Set the costs of some columns.
+
+        Parameters
+        ----------
+        columns
+            Positions of the columns, shape (k,).
+        costs
+            Their costs, shape (k,).
+        """
         at = _positions(columns)
         self._cost[at] = costs
         scaled = costs * (self._scaling.columns[at] * self._scaling.objective)
         self._solver.changeColsCost(len(at), at, scaled)
 
     def set_column_bounds(self, columns: Positions, lower: Array, upper: Array) -> None:
-        """Set the bounds of some columns."""
+        """Set the bounds of some columns.
+
+        Parameters
+        ----------
+        columns
+            Positions of the columns, shape (k,).
+        lower, upper
+            Their bounds, shape (k,); infinite where there is none.
+        """
         at = _positions(columns)
         unit = self._scaling.columns[at]
         self._solver.changeColsBounds(len(at), at, lower / unit, upper / unit)
 
     def set_row_bounds(self, rows: Positions, lower: Array, upper: Array) -> None:
-        """Set the limits of some rows."""
+        """Set the limits of some rows.
+
+        Parameters
+        ----------
+        rows
+            Positions of the rows, shape (k,).
+        lower, upper
+            Their limits, shape (k,); infinite where there is none.
+        """
         at = _positions(rows)
         unit = self._scaling.rows[at]
         self._solver.changeRowsBounds(len(at), at, lower * unit, upper * unit)
 
     def set_coefficient(self, row: int, column: int, value: float) -> None:
-        """Set an entry of the matrix."""
+        """Set an entry of the matrix.
+
+        Parameters
+        ----------
+        row
+            Position of the row.
+        column
+            Position of the column.
+        value
+            The entry, in the units of the caller.
+        """
         unit = float(self._scaling.rows[row] * self._scaling.columns[column])
         self._solver.changeCoeff(row, column, value * unit)
 

@@ -35,6 +35,13 @@ def solve(model: ArrayModel | CpSatModel | PyomoModel, options: SolverOptions) -
 
     The objective that the Pyomo model states decides the sense. A start is not used: its values are
     in the order of the model's variables, not of the columns that Pyomo writes out.
+
+    Parameters
+    ----------
+    model
+        A `PyomoModel`.
+    options
+        Limits of the search, and what the solver may do.
     """
     assert isinstance(model, PyomoModel)
     worst = np.inf if model.sense == "max" else -np.inf

@@ -53,7 +53,15 @@ def powers_of_two(sizes: Array) -> Array:
 
 
 def factors(sizes: Array, largest: float = _LARGEST) -> Array:
-    """Return the factor of rows or columns whose largest entries have these sizes."""
+    """Return the factor of rows or columns whose largest entries have these sizes.
+
+    Parameters
+    ----------
+    sizes
+        Absolute values of the largest entries, 0 or more, shape (k,).
+    largest
+        Size up to which a factor is 1.
+    """
     found = np.ones(len(sizes))
     extreme = np.flatnonzero((sizes < _SMALLEST) | (sizes > largest))
     if len(extreme):

@@ -31,6 +31,7 @@ MAX_ENTRIES = 2_000
 _WORK = 50_000
 """Entries times leaves that may be looked at, some twenty milliseconds."""
 _MAX_NODES = 100
+"""Relaxations where no other number is given: up to `MAX_ENTRIES` about a tenth of a second."""
 _FEW_NODES = 40
 """Relaxations that take as long as HiGHS does with a small program, and the proof after it: some
 fifteen milliseconds. All but one of 33 contended rounds of 20 to 100 jobs end before."""
@@ -84,7 +85,15 @@ def solve_small(model: ArrayModel, options: SolverOptions) -> RawResult | None:
 
 
 def solve_and_prove(model: ArrayModel, options: SolverOptions) -> RawResult:
-    """Solve with HiGHS, and prove an optimum a second time where that is cheap."""
+    """Solve with HiGHS, and prove an optimum a second time where that is cheap.
+
+    Parameters
+    ----------
+    model
+        The program.
+    options
+        Limits of the search; the time limit holds for both together.
+    """
     began = time.perf_counter()
     raw = highs.solve(model, options)
     left = options.time_limit_s - (time.perf_counter() - began)

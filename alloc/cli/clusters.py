@@ -27,6 +27,13 @@ class Cluster(NamedTuple):
 def read_cluster(file: str | None, host_type: list[str] | None) -> Cluster | None:
     """Return the cluster that --topology and --host-type name, or None if they name none.
 
+    Parameters
+    ----------
+    file
+        The topology file, or None.
+    host_type
+        What --host-type says, each time that it was given; None if it was not.
+
     Raises
     ------
     InstanceError

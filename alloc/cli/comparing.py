@@ -121,7 +121,7 @@ def compare_command(
         )
     whoever = schedulers == ALL
     shown = partial(_show_unfinished, by=by, json=json, markdown=markdown, whoever=whoever)
-    with progress("comparing", quiet) as line, kept_store(store, line, shown) as (location, tell):
+    with progress("comparing", quiet) as line, _kept_store(store, line, shown) as (location, tell):
         comparison = compare(
             problems,
             names,
@@ -148,6 +148,13 @@ def compare_command(
 
 def require_errors_seen(knowledge: str, work_error: float, speed_error: float) -> None:
     """Refuse an error of estimates where nothing is estimated.
+
+    Parameters
+    ----------
+    knowledge
+        What schedulers are told: ``exact``, ``estimate`` or ``none``.
+    work_error, speed_error
+        Largest relative errors of work and speed, 0 or more.
 
     Raises
     ------
@@ -234,7 +241,17 @@ def require_page(page: Path) -> None:
 
 
 def say_report(comparison: "Comparison", page: Path, context: typer.Context) -> None:
-    """Write the HTML report, its figures beside it, and say where they are."""
+    """Write the HTML report, its figures beside it, and say where they are.
+
+    Parameters
+    ----------
+    comparison
+        What the report is about.
+    page
+        The HTML file to write.
+    context
+        Knows the command line, which the report names.
+    """
     from alloc.report import write_report
 
     figures = page.with_name(f"{page.stem}-figures")  # Another report may stand beside it.
@@ -243,7 +260,17 @@ def say_report(comparison: "Comparison", page: Path, context: typer.Context) -> 
 
 
 def print_tables(comparison: "Comparison", by: str = "instance", *, markdown: bool = False) -> None:
-    """Print the table of each instance or family."""
+    """Print the table of each instance or family.
+
+    Parameters
+    ----------
+    comparison
+        The comparison.
+    by
+        ``instance`` or ``family``.
+    markdown
+        Whether to print Markdown.
+    """
     from alloc.comparison.tables import gap_tables, to_markdown, to_rich
 
     tables = gap_tables(comparison, cast("By", by))
@@ -270,6 +297,13 @@ def code_of_comparison(comparison: "Comparison", whoever: bool = False) -> ExitC
 
     With `whoever`, nobody in particular was asked for; then a scheduler that is not made for the
     instance is left out.
+
+    Parameters
+    ----------
+    comparison
+        The comparison.
+    whoever
+        Whether nobody in particular was asked for.
     """
     failures = []
     for row in comparison.failures:
@@ -303,6 +337,13 @@ def scheduler_list(names: str) -> "list[str | Entry]":
 def name_and_options(text: str, option: str) -> tuple[str, dict[str, Any]]:
     """Return the name of a scheduler, and its options where some stand in parentheses behind it.
 
+    Parameters
+    ----------
+    text
+        What the user wrote: ``NAME`` or ``NAME(KEY=VALUE, ...)``.
+    option
+        Name of the command's option, for messages.
+
     Raises
     ------
     InstanceError
@@ -323,7 +364,7 @@ def describe(event: "CellEvent") -> str:
 
 
 @contextmanager
-def kept_store(
+def _kept_store(
     location: str | None, line: Report, show_unfinished: Callable[[str], None]
 ) -> Iterator[tuple[str, Callable[["CellEvent"], None]]]:
     """Give finished work a place to stay if the comparison does not come to its end.

@@ -99,6 +99,13 @@ def progress(title: str, quiet: bool = False) -> Iterator[Report]:
 
     On a terminal this is a live line with a clock; elsewhere lines, once the work has taken longer
     than `PATIENCE_S` and then no more often than that.
+
+    Parameters
+    ----------
+    title
+        What is going on.
+    quiet
+        Whether to show nothing.
     """
     if quiet:
         yield lambda line: None
@@ -185,6 +192,13 @@ def make_folder(path: Path) -> None:
 
 def save(write: Callable[[Path], Any], path: Path) -> None:
     """Write what took long to compute; if there is no room for it, put it somewhere else.
+
+    Parameters
+    ----------
+    write
+        Writes the file of the path that it is given.
+    path
+        Where the user wants it.
 
     Raises
     ------

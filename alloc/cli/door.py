@@ -51,7 +51,13 @@ class ErrorHandlingGroup(TyperGroup):
         windows_expand_args: bool = True,
         **extra: Any,
     ) -> Any:
-        """Parse and run; wrong usage is one line like every other error."""
+        """Parse and run; wrong usage is one line like every other error.
+
+        Parameters
+        ----------
+        args, prog_name, complete_var, standalone_mode, windows_expand_args
+            As in click.
+        """
         try:
             returned = super().main(
                 args, prog_name, complete_var, False, windows_expand_args, **extra
@@ -72,7 +78,13 @@ class ErrorHandlingGroup(TyperGroup):
     def make_context(
         self, info_name: str | None, args: list[str], *arguments: Any, **extra: Any
     ) -> Any:
-        """Remember the command line: parsing takes it apart."""
+        """Remember the command line: parsing takes it apart.
+
+        Parameters
+        ----------
+        info_name, args
+            As in click.
+        """
         line = shlex.join(["alloc", *args])
         try:
             context = super().make_context(info_name, args, *arguments, **extra)

@@ -30,6 +30,13 @@ FailuresOption = Annotated[
 def with_failures_of(problem: "Instance", asked: str | None) -> "Instance":
     """Return an instance with the failures that the command line asks for.
 
+    Parameters
+    ----------
+    problem
+        The instance.
+    asked
+        What --failures says: a file, KEY=VALUE settings, or both; None for no failures.
+
     Raises
     ------
     InstanceError

@@ -293,7 +293,15 @@ def _kept(
 
 
 def parse_numbers(pairs: list[str], option: str) -> dict[str, float]:
-    """Return the numbers of NAME=NUMBER pairs by name."""
+    """Return the numbers of NAME=NUMBER pairs by name.
+
+    Parameters
+    ----------
+    pairs
+        What the user wrote, each NAME=NUMBER.
+    option
+        Name of the option, for messages.
+    """
     found = {}
     for pair in pairs:
         name, equals, text = pair.rpartition("=")

@@ -78,7 +78,15 @@ class LazyCommands(dict[str, Any]):
         return command
 
     def get(self, name: str, default: Any = None) -> Any:
-        """Return a command, or the default if there is none of that name."""
+        """Return a command, or the default if there is none of that name.
+
+        Parameters
+        ----------
+        name
+            Name of a command.
+        default
+            What to return if there is none.
+        """
         if name not in self:
             return default
         return self[name]
@@ -106,7 +114,13 @@ class LazyGroup(ErrorHandlingGroup):
         return list(self.entries)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Print the help, with what the entries say of the commands."""
+        """Print the help, with what the entries say of the commands.
+
+        Parameters
+        ----------
+        ctx, formatter
+            As in click.
+        """
         known = self.commands
         self.commands = {
             name: TyperCommand(name, help=entry.help, rich_help_panel=entry.panel)

@@ -271,6 +271,13 @@ def _front(
 def workers_of(parallel: str | None, count: int) -> "AbstractContextManager[Any]":
     """Open the workers that a plan and its replays are to use.
 
+    Parameters
+    ----------
+    parallel
+        What starts the workers, such as ``loky`` or ``ray``; None for the usual ones.
+    count
+        Number of workers, 1 or more.
+
     Raises
     ------
     InstanceError
@@ -286,21 +293,53 @@ def workers_of(parallel: str | None, count: int) -> "AbstractContextManager[Any]
 
 
 def limits_of(time_limit: float, gap: float, seed: int, workers: int) -> "Limits":
-    """Return the limits that options give."""
+    """Return the limits that options give.
+
+    Parameters
+    ----------
+    time_limit
+        Seconds, above 0.
+    gap
+        Relative gap, 0 or more.
+    seed
+        Random seed, 0 or more.
+    workers
+        Number of workers, 1 or more.
+    """
     from alloc.result import Limits
 
     return Limits(time_limit, gap, seed, workers)
 
 
 def replay_of(scheduler: str | None, jobs: int | None, seed: int, workers: int) -> "ReplaySettings":
-    """Return what the options of a replay give."""
+    """Return what the options of a replay give.
+
+    Parameters
+    ----------
+    scheduler
+        Name of the scheduler; None for ``fifo``.
+    jobs
+        Jobs to simulate; None for the usual number.
+    seed
+        Random seed, 0 or more.
+    workers
+        Number of workers, 1 or more.
+    """
     from alloc.planning.replay import ReplaySettings
 
     return ReplaySettings(scheduler or "fifo", jobs=jobs or _JOBS, seed=seed, workers=workers)
 
 
 def require_replay(replay: bool, given: "dict[str, str | int | None]") -> None:
-    """Refuse options of a replay where there is none: the plan would say nothing about them."""
+    """Refuse options of a replay where there is none: the plan would say nothing about them.
+
+    Parameters
+    ----------
+    replay
+        Whether there is a replay.
+    given
+        Value of each option of replays by its name; None where it was not given.
+    """
     named = [option for option, value in given.items() if value is not None]
     if named and not replay:
         raise typer.BadParameter(
@@ -310,7 +349,15 @@ def require_replay(replay: bool, given: "dict[str, str | int | None]") -> None:
 
 
 def save_json(document: Any, output: Path | None) -> None:
-    """Write the JSON document of a command to a file, if one was named."""
+    """Write the JSON document of a command to a file, if one was named.
+
+    Parameters
+    ----------
+    document
+        Plain JSON values.
+    output
+        The file, or None.
+    """
     if output is None:
         return
     import json

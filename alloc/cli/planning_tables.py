@@ -57,7 +57,15 @@ def _value(one: "Kept") -> str:
 
 
 def what_if_tables(found: "WhatIf", document: Any) -> "list[RenderableType]":
-    """Return what a what-if says: the proved difference, and what differs."""
+    """Return what a what-if says: the proved difference, and what differs.
+
+    Parameters
+    ----------
+    found
+        What was found.
+    document
+        The same as plain JSON values.
+    """
     from alloc.problems.right_sizing.plan_tables import difference_tables
 
     shown: list[RenderableType] = [f"What if: {'; '.join(found.changes)}"]

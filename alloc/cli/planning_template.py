@@ -267,7 +267,13 @@ class PlanCommand(TyperCommand):
     def make_context(
         self, info_name: str | None, args: list[str], *arguments: Any, **extra: Any
     ) -> Any:
-        """Parse a command line, that of a command below if its word comes first."""
+        """Parse a command line, that of a command below if its word comes first.
+
+        Parameters
+        ----------
+        info_name, args
+            As in click.
+        """
         inner = self.commands.get(args[0]) if args else None
         if inner is None:
             return super().make_context(info_name, args, *arguments, **extra)

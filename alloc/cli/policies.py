@@ -157,7 +157,15 @@ def require_picture(plot: Path | None) -> None:
 
 
 def draw(policy: "PolicyFile", path: Path) -> None:
-    """Draw the validation curve of a policy."""
+    """Draw the validation curve of a policy.
+
+    Parameters
+    ----------
+    policy
+        The policy, whose card has the curve.
+    path
+        The picture; its ending says the format.
+    """
     from alloc.plotting import new_figure, plot_validation_curve, save_figure
 
     card = policy.card

@@ -10,6 +10,13 @@ from alloc.errors import InstanceError
 def split_settings(pairs: Iterable[str], option: str) -> dict[str, str]:
     """Return KEY=VALUE pairs as text by key; ``slot-s`` is the same key as ``slot_s``.
 
+    Parameters
+    ----------
+    pairs
+        What the user wrote, each KEY=VALUE.
+    option
+        Name of the option, for messages.
+
     Raises
     ------
     InstanceError
@@ -28,7 +35,15 @@ def split_settings(pairs: Iterable[str], option: str) -> dict[str, str]:
 
 
 def parse_settings(pairs: Iterable[str], option: str) -> dict[str, Any]:
-    """Return KEY=VALUE pairs with each value read as JSON, or as text if it is none."""
+    """Return KEY=VALUE pairs with each value read as JSON, or as text if it is none.
+
+    Parameters
+    ----------
+    pairs
+        What the user wrote, each KEY=VALUE.
+    option
+        Name of the option, for messages.
+    """
     return {key: _value(text) for key, text in split_settings(pairs, option).items()}
 
 

@@ -15,7 +15,15 @@ if TYPE_CHECKING:
 
 
 def operation_tables(found: "OperationReport", currency: str) -> "list[RenderableType]":
-    """Return what a decision says: certificate, costs, nodes that are on."""
+    """Return what a decision says: certificate, costs, nodes that are on.
+
+    Parameters
+    ----------
+    found
+        The decision.
+    currency
+        Name of the currency.
+    """
     plan = found.result.require_solution()
     costs = found.costs
     money = [
@@ -31,7 +39,15 @@ def operation_tables(found: "OperationReport", currency: str) -> "list[Renderabl
 
 
 def inference_tables(found: "InferenceReport", currency: str) -> "list[RenderableType]":
-    """Return what a sizing says: certificate, replicas, goals by both fidelities, what-ifs."""
+    """Return what a sizing says: certificate, replicas, goals by both fidelities, what-ifs.
+
+    Parameters
+    ----------
+    found
+        The sizing.
+    currency
+        Name of the currency.
+    """
     shown: list[RenderableType] = [certificate_table(found.result.certificate, currency)]
     if found.result.solution is not None:
         shown += map(drawn, tables_of(found.result.solution, None))

@@ -51,6 +51,13 @@ def read_instance(reference: str, cluster: Cluster | None = None) -> "Instance":
 def on_cluster(problem: "Instance", cluster: Cluster | None) -> "Instance":
     """Return an instance on another cluster, which its description then names.
 
+    Parameters
+    ----------
+    problem
+        The instance.
+    cluster
+        A topology and its file; None leaves the instance as it is.
+
     Raises
     ------
     InstanceError
@@ -286,6 +293,13 @@ def name_of(reference: object) -> str:
 
 def solution_of(answer: Any, path: Path) -> Any:
     """Return the solution that was read from a file, alone or in a result.
+
+    Parameters
+    ----------
+    answer
+        A solution, or a result.
+    path
+        The file that it was read from.
 
     Raises
     ------

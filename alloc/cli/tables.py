@@ -44,7 +44,15 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[object]], title: str =
 
 
 def facts(rows: Iterable[tuple[str, object]], title: str = "") -> Sheet:
-    """Return a table of names and values."""
+    """Return a table of names and values.
+
+    Parameters
+    ----------
+    rows
+        Names and values.
+    title
+        Title of the table; empty for none.
+    """
     return Sheet(
         (), [(name, _cell(value)) for name, value in rows], (False,) * 2, (True, False), title
     )
@@ -164,7 +172,19 @@ def shortened(
     caption: str = "",
     title: str = "",
 ) -> Sheet:
-    """Return a table of as many rows as a person reads, which says how many more there are."""
+    """Return a table of as many rows as a person reads, which says how many more there are.
+
+    Parameters
+    ----------
+    columns
+        Heads of the columns.
+    rows
+        All rows, those to be seen first.
+    caption
+        A line below the table; empty for none.
+    title
+        Title of the table; empty for none.
+    """
     made = table(columns, rows[:MAX_ROWS], title)
     left_out = len(rows) - MAX_ROWS
     if left_out > 0:

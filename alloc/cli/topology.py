@@ -270,7 +270,26 @@ def read_file(
     allow_pieces: bool,
     option: list[str] | None,
 ) -> "tuple[Topology, ReadReport]":
-    """Read a topology file as the options of a command say."""
+    """Read a topology file as the options of a command say.
+
+    Parameters
+    ----------
+    file
+        The file, or ``-`` for standard input.
+    format
+        Name of the format; None to tell it from the content.
+    levels
+        Names of the levels, outermost first, with commas between them; None for the
+        format's own.
+    host_type
+        What --host-type says, each time that it was given; None if it was not.
+    name
+        Name of the topology; None for that of the file.
+    allow_pieces
+        Whether parts that are not connected are let pass.
+    option
+        Options of the format, each KEY=VALUE; None if none was given.
+    """
     from alloc.instances.topologies import read_topology
 
     return read_topology(

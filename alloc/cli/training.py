@@ -1,4 +1,14 @@
-"""``alloc train``: learned schedulers, trained on the package's own simulator."""
+"""``alloc train``: learned schedulers, trained on the package's own simulator.
+
+Parameters
+----------
+output
+    The folder to write to.
+minutes
+    Time to train, minutes, above 0.
+seed
+    Random seed, 0 or more.
+"""
 
 from collections.abc import Callable
 from json import dumps, loads

@@ -17,6 +17,7 @@ RETRIED = frozenset({429, 502, 503, 504})
 """Answers after which the same request may succeed later."""
 _PAUSES_S = (0.2, 0.5, 1.0, 2.0, 4.0, 8.0)
 _LONGEST_PAUSE_S = 30.0
+"""Whatever a server asks for: somebody waits for the answer."""
 _SILENCE_S = 45.0
 """Longest silence of a stream, seconds: servers say every 15 s that they are there."""
 

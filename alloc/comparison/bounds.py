@@ -25,7 +25,17 @@ BOUND_TOLERANCE = 1e-6
 
 
 def is_better(value: float, than: float, sense: Sense) -> bool:
-    """Return whether a value of the objective is better than another, to the last digit."""
+    """Return whether a value of the objective is better than another, to the last digit.
+
+    Parameters
+    ----------
+    value
+        A value of the objective.
+    than
+        The value that it is compared with.
+    sense
+        ``min`` or ``max``.
+    """
     return value < than if sense == "min" else value > than
 
 
@@ -92,7 +102,15 @@ class Bound:
 
 
 def bound_key(instance: Instance, settings: Settings) -> str:
-    """Return the key of an instance's bound in a store."""
+    """Return the key of an instance's bound in a store.
+
+    Parameters
+    ----------
+    instance
+        The instance.
+    settings
+        How its bound is sought.
+    """
     return key_of(
         kind="bound",
         fingerprint=instance.fingerprint,
@@ -348,7 +366,15 @@ def stronger(bound: Bound, stored: Bound | None) -> Bound:
 
 
 def pack_bound(key: str, bound: Bound) -> Item:
-    """Return a bound as an item for the store; an interrupted solve is to be tried again."""
+    """Return a bound as an item for the store; an interrupted solve is to be tried again.
+
+    Parameters
+    ----------
+    key
+        Key of the bound in the store.
+    bound
+        The bound.
+    """
     record = {
         "instance": bound.instance,
         "fingerprint": bound.fingerprint,

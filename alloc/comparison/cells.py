@@ -105,6 +105,13 @@ def generator_for(instance: Instance, seed: int) -> np.random.Generator:
 
     It is the same for every scheduler, so that all of them meet the same estimation errors, and
     another one for every instance.
+
+    Parameters
+    ----------
+    instance
+        The instance.
+    seed
+        Seed of the cell, 0 or more.
     """
     return np.random.default_rng([seed, int(instance.fingerprint[:16], 16)])
 

@@ -15,6 +15,7 @@ Method = Literal["t", "bootstrap"]
 CONFIDENCE = 0.95
 """Confidence level of every interval in tables and figures."""
 _RESAMPLES = 9999
+"""The default of scipy: 2.5% of one more is a whole number."""
 
 
 @dataclass(frozen=True)

@@ -85,7 +85,15 @@ def measure(result: SimulationResult) -> dict[str, float]:
 
 
 def measure_schedule(instance: Instance, schedule: Schedule) -> dict[str, float]:
-    """Return the measures of a solved schedule, defined as for a simulation."""
+    """Return the measures of a solved schedule, defined as for a simulation.
+
+    Parameters
+    ----------
+    instance
+        The instance.
+    schedule
+        A schedule of it that the checker finds sound.
+    """
     from alloc.simulation import SimulationResult
 
     achieved = progress_of(instance, schedule)

@@ -107,7 +107,15 @@ def unpack_instance(item: Item) -> Instance:
 
 
 def pack_outcome(cell: Cell, outcome: Outcome) -> Item:
-    """Return the outcome of a cell as an item for the store."""
+    """Return the outcome of a cell as an item for the store.
+
+    Parameters
+    ----------
+    cell
+        The cell.
+    outcome
+        What came of it.
+    """
     record = {
         "instance": cell.instance.name,
         "scheduler": cell.entry.label,

@@ -128,6 +128,17 @@ def is_schedule(outcome: Outcome) -> bool:
 def check_bound(bound: Bound, label: str, outcome: Outcome, rounding: float = 0.0) -> None:
     """Refuse a bound that a simulated schedule beats by more than rounding.
 
+    Parameters
+    ----------
+    bound
+        The bound of the instance.
+    label
+        What the scheduler is called in the message.
+    outcome
+        Its outcome on this instance.
+    rounding
+        As in `gap_to`, 0 or more.
+
     Raises
     ------
     CertificateError

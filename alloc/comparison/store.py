@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 SCHEMA_VERSION = "1"
 """Version of the tables below; a store of another version is refused, not guessed at."""
 _LOCK_PATIENCE_S = 20.0
+"""For what another process writes: a commit takes milliseconds, so one that takes longer hangs."""
 _CHUNK = 500
 """Keys asked for at once: databases limit the number of values in a statement."""
 

@@ -47,7 +47,15 @@ class Summary:
 
 
 def summarise_instances(rows: Iterable[Row], method: Method = "t") -> tuple[Summary, ...]:
-    """Return a summary for each instance and scheduler, in order of first appearance."""
+    """Return a summary for each instance and scheduler, in order of first appearance.
+
+    Parameters
+    ----------
+    rows
+        The rows of a comparison.
+    method
+        How intervals are computed: ``t`` or ``bootstrap``.
+    """
     return tuple(
         _summary(group[0].instance, "seeds", group, [[row] for row in group], method)
         for group in _grouped(rows, lambda row: (row.fingerprint, row.scheduler))
@@ -59,6 +67,13 @@ def summarise_families(rows: Iterable[Row], method: Method = "t") -> tuple[Summa
 
     The sample is one value an instance, the mean over its seeds: seeds of one instance are not
     independent views of a family, and pooling them would make intervals too narrow.
+
+    Parameters
+    ----------
+    rows
+        The rows of a comparison.
+    method
+        How intervals are computed: ``t`` or ``bootstrap``.
     """
     return tuple(
         _summary(

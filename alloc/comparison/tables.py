@@ -1,4 +1,14 @@
-"""The tables of a comparison, for terminals and for Markdown."""
+"""The tables of a comparison, for terminals and for Markdown.
+
+Parameters
+----------
+comparison
+    The comparison.
+by
+    ``instance``: intervals over seeds; ``family``: intervals over instances.
+method
+    How intervals are found, see `mean_interval`.
+"""
 
 from __future__ import annotations
 
@@ -84,17 +94,7 @@ class Table:
 def gap_tables(
     comparison: Comparison, by: By = "instance", method: Method = "t"
 ) -> tuple[Table, ...]:
-    """Return a table for each instance or family: every scheduler against the certified bound.
-
-    Parameters
-    ----------
-    comparison
-        The comparison.
-    by
-        ``instance``: intervals over seeds; ``family``: intervals over instances.
-    method
-        How intervals are found, see `mean_interval`.
-    """
+    """Return a table for each instance or family: every scheduler against the certified bound."""
     groups = _groups(comparison, by, method)
     tables = [_gap_table(comparison, by, name, group) for name, group in groups.items()]
     if by == "instance" and len(comparison.bounds) > 1:
@@ -106,7 +106,13 @@ def gap_tables(
 def gap_table(
     comparison: Comparison, name: str, by: By = "instance", method: Method = "t"
 ) -> Table:
-    """Return the table of one instance or family, by its name; see `gap_tables`."""
+    """Return the table of one instance or family, by its name; see `gap_tables`.
+
+    Parameters
+    ----------
+    name
+        Name of an instance, or of a family.
+    """
     return _gap_table(comparison, by, name, _groups(comparison, by, method)[name])
 
 
@@ -130,7 +136,7 @@ def _gap_table(comparison: Comparison, by: By, name: str, group: Sequence[Summar
     )
     rows = tuple(
         (
-            row_name(comparison, by, summary),
+            _row_name(comparison, by, summary),
             show_gap(summary.gap),
             *(show_measure(m, summary.metrics.get(m.name)) for m in measures),
             summary.information or NOTHING,
@@ -191,7 +197,7 @@ def _is_shown(measure: Measure, group: Sequence[Summary]) -> bool:
     return any(found) if measure.only_if_any else bool(found)
 
 
-def row_name(comparison: Comparison, by: By, summary: Summary) -> str:
+def _row_name(comparison: Comparison, by: By, summary: Summary) -> str:
     """Return how a row is called: ``optimum`` only when that is proved."""
     if summary.scheduler != OPTIMUM:
         failed = f" ({summary.failures} of {summary.runs} failed)" if summary.failures else ""
@@ -344,7 +350,15 @@ def show_gap(gap: Interval) -> str:
 
 
 def show_measure(measure: Measure, interval: Interval | None) -> str:
-    """Return a measure in its unit of display."""
+    """Return a measure in its unit of display.
+
+    Parameters
+    ----------
+    measure
+        Says what it is scaled by, and whether its interval is shown.
+    interval
+        Its mean with the interval; None where nothing was measured.
+    """
     if interval is None:
         return NOTHING
     if not measure.show_interval:
@@ -353,7 +367,15 @@ def show_measure(measure: Measure, interval: Interval | None) -> str:
 
 
 def show_interval(interval: Interval, scale: float = 1.0) -> str:
-    """Return ``mean ± half width`` to a sensible number of digits."""
+    """Return ``mean ± half width`` to a sensible number of digits.
+
+    Parameters
+    ----------
+    interval
+        The mean with its interval.
+    scale
+        What both are taken times.
+    """
     if interval.count == 0 or math.isnan(interval.mean):
         return NOTHING
     if math.isinf(interval.mean):
@@ -372,7 +394,15 @@ def show_interval(interval: Interval, scale: float = 1.0) -> str:
 
 
 def show_amount(value: float, name: str) -> str:
-    """Return a claimed value of an objective with its unit; weights are numbers without one."""
+    """Return a claimed value of an objective with its unit; weights are numbers without one.
+
+    Parameters
+    ----------
+    value
+        The value.
+    name
+        Name of the objective.
+    """
     unit = objective(name).unit
     return show_exact(value) if unit == "weight" else f"{show_exact(value)} {unit}"
 

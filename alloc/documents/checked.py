@@ -14,6 +14,17 @@ from alloc.documents.models import Part
 def checked(raw: Any, adapter: TypeAdapter[Any], models: tuple[type[Part], ...], root: str) -> Part:
     """Return the model of plain JSON values, one of `models`; `root` is what messages call them.
 
+    Parameters
+    ----------
+    raw
+        Plain JSON values.
+    adapter
+        Checks them against the models.
+    models
+        The models that they may be of.
+    root
+        What messages call the document.
+
     Raises
     ------
     InstanceError

@@ -59,7 +59,15 @@ def _writer(special: Special | None) -> Callable[[Any, str], Any] | None:
 
 
 def encode_part(part: Any, leave_out: Sequence[str] = ()) -> dict[str, Any]:
-    """Return a dataclass as a JSON object without the fields that have their default."""
+    """Return a dataclass as a JSON object without the fields that have their default.
+
+    Parameters
+    ----------
+    part
+        A dataclass.
+    leave_out
+        Names of fields to leave out whatever their value.
+    """
     kind: Any = type(part)
     shape = shape_of(kind)
     plain: dict[str, Any] = {"type": shape.tag} if shape.tag and shape.typed else {}
@@ -75,6 +83,13 @@ def encode_part(part: Any, leave_out: Sequence[str] = ()) -> dict[str, Any]:
 
 def encode(value: Any, field: str = "value") -> Any:
     """Return a value as a plain JSON value.
+
+    Parameters
+    ----------
+    value
+        A value of a dataclass's field.
+    field
+        Name of the field, for messages.
 
     Raises
     ------
@@ -111,7 +126,15 @@ def encode(value: Any, field: str = "value") -> Any:
 
 
 def finite(value: float, field: str) -> float | int:
-    """Return a finite number; whole ones as integers, which also writes -0.0 as 0."""
+    """Return a finite number; whole ones as integers, which also writes -0.0 as 0.
+
+    Parameters
+    ----------
+    value
+        A number.
+    field
+        Name of the field, for the message.
+    """
     if not math.isfinite(value):
         raise InstanceError(f"{field} is {value}; documents hold finite numbers only.")
     if value.is_integer() and abs(value) < MAX_WHOLE:

@@ -7,7 +7,15 @@ from typing import Any, get_args, get_origin
 
 
 def default_of(member: dataclasses.Field[Any], missing: Any) -> Any:
-    """Return the default of a field of a dataclass; `missing` if it has none."""
+    """Return the default of a field of a dataclass; `missing` if it has none.
+
+    Parameters
+    ----------
+    member
+        A field of a dataclass.
+    missing
+        What to return where it has no default.
+    """
     if member.default_factory is not dataclasses.MISSING:
         return member.default_factory()
     return missing if member.default is dataclasses.MISSING else member.default

@@ -27,6 +27,7 @@ an idle GPU of a packing is ``[]``, and that many are 87,000 of them. A hostile 
 20 to 70 ms of one core until the models say what is wrong with it."""
 
 _CHUNK = 2**20
+"""Bytes read at once: 1 MiB, small beside a document and large beside a system call."""
 _GZIP_MAGIC = b"\x1f\x8b"
 
 
@@ -69,6 +70,13 @@ def write_text(path: str | PathLike[str], text: str) -> None:
 
     Compressed when its name ends in ``.gz``, and then the same bytes for the same text.
 
+    Parameters
+    ----------
+    path
+        The file to write.
+    text
+        Its content, written as UTF-8.
+
     Raises
     ------
     AllocError
@@ -82,6 +90,13 @@ def write_text(path: str | PathLike[str], text: str) -> None:
 
 def write_bytes(path: str | PathLike[str], data: bytes) -> None:
     """Write a file as a whole: until the last byte is on disk, the old file stays as it was.
+
+    Parameters
+    ----------
+    path
+        The file to write.
+    data
+        Its content.
 
     Raises
     ------
@@ -103,7 +118,15 @@ def write_bytes(path: str | PathLike[str], data: bytes) -> None:
 
 
 def too_large(where: str, size: int) -> InstanceError:
-    """Return the error for a document of more than `MAX_BYTES`."""
+    """Return the error for a document of more than `MAX_BYTES`.
+
+    Parameters
+    ----------
+    where
+        What the message calls the document.
+    size
+        Its size, bytes.
+    """
     return InstanceError(
         f"{where}: has {size / 2**20:.0f} MiB or more, and documents are read up to "
         f"{MAX_BYTES / 2**20:.0f} MiB; split the instance, or let jobs share configuration sets."
@@ -145,7 +168,15 @@ def mostly_empty(where: str) -> InstanceError:
 
 
 def require_plain(data: bytes, where: str) -> None:
-    """Refuse compressed bytes that came without the name that says so."""
+    """Refuse compressed bytes that came without the name that says so.
+
+    Parameters
+    ----------
+    data
+        What was read.
+    where
+        What the message calls the document.
+    """
     if data.startswith(_GZIP_MAGIC):
         raise InstanceError(f"{where} is compressed; let its name end in .gz.")
 

@@ -18,6 +18,13 @@ READ_SINCE = {1: "0.1.0", 2: "0.1.0"}
 def parse_document(text: str | bytes, kind: str) -> dict[str, Any]:
     """Parse a JSON document and check its head: what it is, and in which version of the format.
 
+    Parameters
+    ----------
+    text
+        The document.
+    kind
+        The kind that it must be of, such as ``instance``.
+
     Raises
     ------
     InstanceError
@@ -28,6 +35,13 @@ def parse_document(text: str | bytes, kind: str) -> dict[str, Any]:
 
 def require_head(raw: Any, kind: str) -> dict[str, Any]:
     """Return a document of plain JSON values in the version of today, if it is of a kind.
+
+    Parameters
+    ----------
+    raw
+        The document as plain JSON values.
+    kind
+        The kind that it must be of, such as ``instance``.
 
     Raises
     ------

@@ -39,6 +39,13 @@ def parse_json(text: str | bytes, where: str) -> Any:
 
     The words NaN and Infinity, which are no JSON, become floats here: the models refuse them and
     know the job and the field.
+
+    Parameters
+    ----------
+    text
+        The document, bytes as UTF-8.
+    where
+        What messages call it.
     """
     if len(text) > files.MAX_BYTES:
         raise files.too_large(where, len(text))

@@ -29,7 +29,15 @@ class Spot:
 
 
 def root_name(raw: Any, kind: str) -> str:
-    """Return what a document of a kind is called."""
+    """Return what a document of a kind is called.
+
+    Parameters
+    ----------
+    raw
+        The document as plain JSON values.
+    kind
+        Its kind, such as ``instance``.
+    """
     name = _get(raw, "name")
     return f"{kind} {describe(name)}" if isinstance(name, str) else f"the {kind}"
 
@@ -75,6 +83,19 @@ def locate(
 
     Where the location ends in a field that is an object, it is still the field that is meant,
     unless not `to_field`.
+
+    Parameters
+    ----------
+    location
+        Keys and positions from the root, as pydantic gives them.
+    raw
+        The document as plain JSON values.
+    models
+        The models that it may be of.
+    root
+        What the document is called.
+    to_field
+        Whether a location that ends in an object means the field of its owner.
     """
     steps = list(location)
     model, steps = _choose(models, raw, steps)

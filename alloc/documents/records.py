@@ -59,7 +59,7 @@ def adapter_of(record_class: Any) -> TypeAdapter[Any]:
 @cache
 def model_of(record_class: Any) -> type[Part]:
     """Return the pydantic model of a dataclass."""
-    return new_model(record_class, f"{record_class.__name__}Part", Part, {})
+    return _new_model(record_class, f"{record_class.__name__}Part", Part, {})
 
 
 @cache
@@ -67,10 +67,10 @@ def typed_model_of(record_class: Any) -> type[Part]:
     """Return the pydantic model of a dataclass that says in a field ``type`` which one it is."""
     if shape_of(record_class).typed:
         return model_of(record_class)
-    return new_model(record_class, f"{record_class.__name__}Solution", Part, {}, typed=True)
+    return _new_model(record_class, f"{record_class.__name__}Solution", Part, {}, typed=True)
 
 
-def new_model(
+def _new_model(
     record_class: Any, name: str, base: type[Part], head: Mapping[str, Any], *, typed: bool = False
 ) -> type[Part]:
     """Return a pydantic model with the fields of a dataclass after those of `base` and `head`."""
@@ -164,7 +164,15 @@ def _rank(value: Any) -> str:
 
 
 def told_apart(records: Sequence[Any], models: Sequence[Any]) -> Any:
-    """Return a union of models: told apart by their tags, or by the fields that are there."""
+    """Return a union of models: told apart by their tags, or by the fields that are there.
+
+    Parameters
+    ----------
+    records
+        The dataclasses.
+    models
+        Their models, in the same order.
+    """
     if all(shape_of(record).tag for record in records):
         return Annotated[reduce(or_, models), Discriminator("type")]
     names = {r.__name__: {f.name for f in dataclasses.fields(r)} for r in records}
@@ -202,7 +210,15 @@ def meanings_in_docstring(record_class: Any) -> dict[str, str]:
 
 
 def document_models(name: str, kind: Kind) -> tuple[type[Part], ...]:
-    """Return the pydantic models of the documents of a kind, one for each of its types."""
+    """Return the pydantic models of the documents of a kind, one for each of its types.
+
+    Parameters
+    ----------
+    name
+        Name of the kind, such as ``instance``.
+    kind
+        What documents of it hold.
+    """
     title = "".join(word.capitalize() for word in name.split("_"))
     titles = [title] if len(kind.types) == 1 else [one.__name__ for one in kind.types]
     version: Any = Literal[version_of(name)]
@@ -224,7 +240,7 @@ def _document_model(
     The head of a document that is also a part of others follows its fields, as it was published.
     """
     if description is None:
-        return new_model(record_class, title, Part, head)
+        return _new_model(record_class, title, Part, head)
     document: type[Part] = create_model("Document", __base__=Part, **head)
     base = (document, model_of(record_class))
     model: type[Part] = create_model(title, __base__=base, __doc__=description)

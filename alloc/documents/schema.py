@@ -51,7 +51,15 @@ def json_schema(kind: str) -> dict[str, Any]:
 
 
 def record_schema(record_class: Any, kind: str) -> dict[str, Any]:
-    """Return the JSON Schema (draft 2020-12) of the documents of any dataclass."""
+    """Return the JSON Schema (draft 2020-12) of the documents of any dataclass.
+
+    Parameters
+    ----------
+    record_class
+        The dataclass.
+    kind
+        What its documents call their kind.
+    """
     schema = adapter_of(record_class).json_schema()
     head = {
         "schema_version": {"const": version_of(kind), "description": "Version of the format."},

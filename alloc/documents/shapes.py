@@ -216,7 +216,15 @@ def _answers() -> Any:
 
 
 def as_record(solution: Any, name: str) -> Any:
-    """Return a solution as a dataclass; refuse what is not a family's."""
+    """Return a solution as a dataclass; refuse what is not a family's.
+
+    Parameters
+    ----------
+    solution
+        A solution of any family; a permutation as an array.
+    name
+        Name of the field, which all writers of fields take.
+    """
     if isinstance(solution, np.ndarray):
         return Permutation(tuple(solution.tolist()))
     if solution is None or path_of(type(solution)) in _tags():

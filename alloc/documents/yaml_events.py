@@ -12,6 +12,8 @@ Path = tuple[str | int, ...]
 """The keys and positions that lead to a value."""
 
 _DEEPEST = 100
+"""Of mappings and lists: files that people write have a few levels, and what walks them walks by
+recursion."""
 _NULLS = ("", "~", "null", "Null", "NULL")
 
 

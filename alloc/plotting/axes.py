@@ -44,7 +44,15 @@ def time_unit(longest_s: float) -> TimeUnit:
 
 
 def axes_to_draw_on(ax: Axes | None, width: float = 7.0, height: float = 4.0) -> Axes:
-    """Return the given axes, or fresh ones of that size in inches."""
+    """Return the given axes, or fresh ones of that size in inches.
+
+    Parameters
+    ----------
+    ax
+        The axes, or None for fresh ones.
+    width, height
+        Size of a fresh figure, inches.
+    """
     if ax is None:
         # Only here: pyplot keeps figures alive and chooses a window system, which a notebook wants
         # and a server does not.
@@ -69,7 +77,15 @@ def tidy(ax: Axes) -> None:
 
 
 def set_title(ax: Axes, title: str | None) -> None:
-    """Set a title at the left, where reading starts."""
+    """Set a title at the left, where reading starts.
+
+    Parameters
+    ----------
+    ax
+        The axes.
+    title
+        The title; None or empty for none.
+    """
     if title:
         ax.set_title(title, loc="left", color=INK, fontsize="medium")
 

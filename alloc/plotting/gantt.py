@@ -24,9 +24,11 @@ Array = npt.NDArray[np.float64]
 _BAR = 0.8
 """Height of a bar, rows; rows thinner than `_THIN_POINTS` are filled, since gaps would outshine."""
 _THIN_POINTS = 5.0
+"""Points: a fifth of a row, a gap, is then a point, the thinnest line that screens show well."""
 _LABEL_POINTS = 7.0
 """A row thinner than this many points gets no label: labels would overlap."""
 _LABEL_LENGTH = 20
+"""Letters of a job's name: longer ones would take the width from the chart."""
 _MAX_LEVELS = 7
 """Up to so many sizes get a legend entry each; more get a few round ones."""
 
@@ -158,7 +160,15 @@ def uses_gpus(instance: Instance) -> bool:
 
 
 def amount_held(instance: Instance, run: Run) -> float:
-    """Return how many GPUs a run holds, or how many tasks when the instance knows no GPUs."""
+    """Return how many GPUs a run holds, or how many tasks when the instance knows no GPUs.
+
+    Parameters
+    ----------
+    instance
+        The instance.
+    run
+        A run of one of its jobs.
+    """
     configuration = instance.unfolded.job(run.job).configurations[run.configuration]
     if uses_gpus(instance):
         return configuration.demand[0] / MILLI

@@ -27,6 +27,7 @@ _KINDS = {
 _OTHER = OKABE_ITO["purple"]
 _FILLS = {"gpu": "blue", "nic": "sky blue", "nvswitch": "green", "numa": "orange"}
 _ROW = 1.0
+"""Height of a row of devices, in the unit of the axes: columns are 1 wide."""
 # Of links between processors that are not side by side; a bend is a share of the length.
 _ROOT_BEND = 0.12
 

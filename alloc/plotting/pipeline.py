@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _BAR = 0.86
+"""Height of a bar, rows: the gap tells devices apart, and the rest leaves room for the number."""
 _LABELLED = 240
 """Up to so many bars carry the number of their micro-batch: more would not be read."""
 

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _BAR = 0.8
+"""Height of a bar, rows: the gap tells activities apart."""
 _MAX_LABELS = 60
 """Rows that can be labelled in a figure of nine inches; more get none."""
 

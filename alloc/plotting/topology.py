@@ -28,8 +28,9 @@ _PADDING = 0.25
 _HEAD, _HEAD_SHARE, _HOST_HEAD = 0.55, 0.03, 0.3
 # Width over height that boxes are packed to: that of a page across.
 _ASPECT = 1.5
-# Inches: of a whole figure, of a cell in which GPUs can be told apart, and of the smallest cell.
+# Inches: limits of a whole figure.
 _WIDTH, _LEAST_HEIGHT, _MAX_HEIGHT = 10.0, 2.2, 14.0
+# Inches: from the first on GPUs in a cell can be told apart; above the second a few hosts are huge.
 _ROOMY_CELL = 0.3
 _WIDEST_CELL = 0.9
 # Above so many hosts, hosts of one type in one domain are drawn as one block.

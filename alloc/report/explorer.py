@@ -28,12 +28,12 @@ MAX_BARS = 16_000
 """Bars in all Gantt charts of a page: about 30 bytes each, so half a megabyte."""
 _MAX_BARS_EACH = 2_000
 """Bars in one chart: a screen is not wider, and browsers draw as many at once."""
-_MAX_ROWS = 100
+_MAX_ROWS = 100  # of single bars: in a chart of a screen a row is then some points high
 _MAX_DETAILED = 6
 """Instances up to which all schedules can be looked into; of more the two of the figures."""
+# Rows and steps of a chart of means: a cell is then a few points wide and high.
 _MEAN_ROWS = 40
 _MEAN_STEPS = 120
-"""Rows and steps of a chart of means: a cell is then a few points wide and high."""
 _MAX_POINTS = 200
 """Points of a line: at a pixel or two each nobody sees more."""
 

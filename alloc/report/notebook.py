@@ -34,6 +34,7 @@ from alloc.topology import Topology
 _MAX_ROWS = 10
 """Rows that are shown of a table: what a cell holds without scrolling. The data frames have all."""
 _MAX_TABLES = 4
+"""Tables of ten rows: more push what comes below the cell off the screen."""
 _OWN_TABLES = ("certificate", "facts")
 """Tables of one row, which are shown upright."""
 

@@ -87,7 +87,7 @@ def write_report(
             "report: nothing in the comparison is solved yet; run it again to go on."
         )
     sections = [
-        build_section(comparison, fingerprint, beside, slug(comparison, fingerprint))
+        build_section(comparison, fingerprint, beside, _slug(comparison, fingerprint))
         for fingerprint in _drawn(comparison)
     ]
     target = Path(path)
@@ -99,7 +99,7 @@ def write_report(
     return tuple(written)
 
 
-def slug(comparison: Comparison, fingerprint: str) -> str:
+def _slug(comparison: Comparison, fingerprint: str) -> str:
     """Return a name of an instance for ids and files: plain letters, unique in the comparison."""
     name = comparison.instance(fingerprint).name
     plain = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:48]

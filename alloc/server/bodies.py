@@ -17,6 +17,8 @@ from alloc.server.problems import refuse
 from alloc.server.requests import Request
 
 _MAX_ERRORS = 20
+"""Errors of one body that are told: nobody mends more at once, and a wrong list has one in each
+entry."""
 R = TypeVar("R", bound=Request)
 
 _DOCUMENTS: Mapping[str, str] = {

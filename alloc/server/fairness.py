@@ -14,9 +14,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 _FIRST_GUESS_S = 0.1
+"""Of a client of which no job is done: a guess, which is put right when one is."""
 _MEMORY = 0.2
 """Weight of the last job in the mean of what a client's jobs take."""
 _LEAST_S = 1e-3
+"""What the shortest job counts: free ones would never let another client's job go first."""
 
 
 @dataclass

@@ -15,8 +15,8 @@ from alloc.server.settings import Settings
 _log = structlog.get_logger("alloc.server.pool")
 _WATCH_S = 0.25
 """Time between two looks at the workers, seconds."""
-_RETRY_S = 1.0
-_STOP_S = 20.0
+_RETRY_S = 1.0  # after a worker did not start: what is wrong, memory or so, is wrong for a while
+_STOP_S = 20.0  # for the results of workers at the end: Kubernetes kills after 30 s
 
 
 class Pool:

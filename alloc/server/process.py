@@ -20,8 +20,9 @@ from alloc.server.worker_parent import socket_pair, start_worker
 
 Reason = Literal["time", "memory", "cancel", "stop", "recycle"]
 
+# To load the solvers takes seconds, and far longer where all cores are busy or the disk is slow.
 _READY_S = 120.0
-_LEAVE_S = 5.0
+_LEAVE_S = 5.0  # from the end of the channel to that of the process: it has nothing left to do
 _MAX_CODE = 16
 """Bytes of an exit code as text."""
 

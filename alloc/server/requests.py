@@ -28,6 +28,8 @@ from alloc.server.problems import blame
 from alloc.topology import Topology
 
 STORED, DOCUMENT = "<id>", "<document>"
+# A comparison runs every scheduler on every instance with every seed: a request is minutes of work
+# long before all of these are reached.
 _MAX_INSTANCES = 50
 _MAX_SCHEDULERS = 50
 _MAX_SEEDS = 100

@@ -12,6 +12,8 @@ from pydantic import Field
 
 from alloc.server.requests import Request, TimeLimit
 
+# More files than tell of one cluster and its jobs, longer names than messages have room for, and
+# more columns than a map of a table names.
 _MAX_FILES = 20
 _MAX_NAME = 200
 _MAX_COLUMNS = 100

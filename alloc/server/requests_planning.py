@@ -12,6 +12,7 @@ from alloc.documents.typed import PlanningDocument
 from alloc.problems.right_sizing.problem import PlanningProblem
 from alloc.server.requests import DOCUMENT, STORED, Request, Seed, Threads
 
+# A what-if is about a few changes, and every point of a front is a plan of its own to solve.
 _MAX_CHANGES = 20
 _MAX_POINTS = 20
 _GOAL_POINTS = 6

@@ -14,6 +14,7 @@ from alloc.documents.models import Whole
 from alloc.server.requests import Request, Seed, Threads, TimeLimit
 
 _MAX_REQUESTS = 100_000
+"""Of each group of replicas: shares of missed goals are then exact to some thousandths."""
 
 
 def _document(kind: str, about: str) -> Any:

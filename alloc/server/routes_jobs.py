@@ -29,6 +29,8 @@ router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
 
 _ID = re.compile(r"[0-9a-f]{32}")
 _PING_S = 15
+"""Between signs of life on a stream: proxies cut what is silent for 30 s or a minute, and
+clients of alloc do after 45 s."""
 _LOOK_S = 1.0
 """How often a job that another server runs is looked at."""
 

@@ -28,7 +28,7 @@ _KEY = re.compile(r"[\x21-\x7e]{1,255}")
 _WAIT = re.compile(r"(?:^|[,;\s])wait\s*=\s*\"?(\d{1,6})\"?(?:$|[,;\s])", re.IGNORECASE)
 
 _LABEL = r"^[^\x00-\x1f\x7f]*$"
-_MAX_LABEL = 200
+_MAX_LABEL = 200  # letters: what a line of a list shows, and room in the database for each job
 LabelQuery = Annotated[
     str | None,
     Query(max_length=_MAX_LABEL, pattern=_LABEL, description="The client's own name for the job."),

@@ -1,4 +1,14 @@
-"""Runs: what the operations do, in a worker process. Solvers load here, and only here."""
+"""Runs: what the operations do, in a worker process. Solvers load here, and only here.
+
+Parameters
+----------
+request
+    What is asked.
+tell
+    Takes lines of progress.
+limits
+    What the server allows.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,14 @@
-"""Runs about plans: what ``plan``, ``what-if`` and ``pareto`` do, in a worker process."""
+"""Runs about plans: what ``plan``, ``what-if`` and ``pareto`` do, in a worker process.
+
+Parameters
+----------
+request
+    What is asked.
+tell
+    Takes lines of progress.
+limits
+    What the server allows.
+"""
 
 from __future__ import annotations
 

@@ -23,9 +23,9 @@ from alloc.server.tables import open_database
 from alloc.server.tokens import good_tokens
 
 _log = structlog.get_logger("alloc.server")
-_KEEP_ALIVE_S = 75
-_BACKLOG = 2048
-_READY_S = 120.0
+_KEEP_ALIVE_S = 75  # longer than the 60 s after which usual proxies let go, so they do it first
+_BACKLOG = 2048  # what uvicorn takes by itself; the socket is opened before it is asked
+_READY_S = 120.0  # as long as a worker may take, see `alloc.server.process`
 
 
 class _Server(uvicorn.Server):

@@ -49,8 +49,8 @@ T = TypeVar("T")
 
 _COLUMNS = tuple(jobs.c[known.name] for known in dataclasses.fields(Job))
 _OPEN: tuple[State, ...] = ("queued", "running")
-_CHUNK = 500
-_IN_LOOP_BYTES = 256 * 1024
+_CHUNK = 500  # rows of one statement of tidying up: others wait while it runs
+_IN_LOOP_BYTES = 256 * 1024  # a larger body keeps other requests waiting
 
 # Built once: putting a statement together costs more than running it.
 _MINE = (jobs.c.id == bindparam("job")) & (jobs.c.owner == bindparam("me"))

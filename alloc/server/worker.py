@@ -31,7 +31,9 @@ from alloc.topology import Topology
 _PAUSE_S = 0.2
 """Shortest time between two lines of progress; a solver may have thousands a second to say."""
 _MOMENT_S = 0.05
+"""Seconds that a job runs before it says how far it is: one that is done sooner need not."""
 _NICENESS = 5
+"""Between 0, of what answers requests, and 19, of what runs only where nothing else does."""
 _TOPOLOGIES = 8
 """Topologies that a worker remembers: clients ask about the same few clusters again and again, and
 which gangs stand on them takes a tenth of a small solve to find out."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from alloc.errors import InstanceError, nearest
-from alloc.instances.readers.jobs import Tasks, TracedJob, suggest_gpus
+from alloc.instances.readers.jobs import DEFAULT_LOAD, Tasks, TracedJob, suggest_gpus
 from alloc.instances.readers.report import ReportLog
 from alloc.problems.allocation.instance import Instance, misfit
 from alloc.topology import HostType, Topology
@@ -17,8 +17,6 @@ from alloc.units import MILLI, require_positive
 from alloc.workload import Configuration, Elasticity, Job, TaskGroup, rigid_gang
 
 Deadlines = Literal["soft", "hard", "refusable", "none"]
-
-DEFAULT_LOAD = 0.85
 
 _MAKER = re.compile(r"^((nvidia|tesla|geforce)-)+")
 
@@ -29,6 +27,17 @@ def uniform_cluster(
     """Return a flat cluster of equal hosts with GPUs of one type.
 
     Few job tables say what the hosts are, and none their CPU or memory: hosts offer GPUs only.
+
+    Parameters
+    ----------
+    num_hosts
+        Hosts, 1 to a million.
+    gpus_per_host
+        GPUs of each, 1 to 1,000.
+    name
+        Name of the topology.
+    gpu_type
+        Name of the type of all GPUs.
     """
     require_positive(num_hosts, "cluster", "num_hosts")
     require_positive(gpus_per_host, "cluster", "gpus_per_host")
@@ -53,6 +62,22 @@ def choose_num_hosts(
     window_s: float | None,
 ) -> int:
     """Return the number of hosts: as given, or so that the jobs load the cluster as wished.
+
+    Parameters
+    ----------
+    jobs
+        The traced jobs, whose GPU time is the load.
+    cluster_gpus
+        GPUs of all hosts, or None.
+    num_hosts
+        Number of hosts, or None.
+    gpus_per_host
+        GPUs of each host, 1 or more.
+    load
+        Share of the GPU time that the jobs ask for, above 0; None for `DEFAULT_LOAD` if no
+        size is given.
+    window_s
+        Length of the traced time, seconds; None for what the jobs span.
 
     Raises
     ------
@@ -93,6 +118,19 @@ def choose_cluster(
     gpu_type: str = "generic",
 ) -> Topology:
     """Return the cluster that was given, or a flat one of the size that was asked for.
+
+    Parameters
+    ----------
+    jobs
+        The traced jobs, whose GPU time is the load.
+    topology
+        The cluster, or None for one of equal hosts.
+    name
+        Name of such a cluster.
+    cluster_gpus, num_hosts, gpus_per_host, load, window_s
+        As in `choose_num_hosts`.
+    gpu_type
+        Name of the type of all its GPUs.
 
     Raises
     ------
@@ -156,7 +194,19 @@ class JobRules:
         configurations: tuple[Configuration, ...],
         elasticity: Elasticity,
     ) -> Job:
-        """Return the job that a traced job becomes."""
+        """Return the job that a traced job becomes.
+
+        Parameters
+        ----------
+        traced
+            The traced job.
+        work
+            Work to do, above 0, in the unit of the rates.
+        configurations
+            The ways in which it can run.
+        elasticity
+            ``rigid``, ``moldable`` or ``malleable``.
+        """
         return Job(
             id=traced.id,
             arrival_s=traced.submit_s,
@@ -180,6 +230,17 @@ def rigid_jobs(
     """Return gangs that hold their traced GPUs for their traced time.
 
     Jobs larger than the cluster are dropped and counted.
+
+    Parameters
+    ----------
+    traced
+        The traced jobs.
+    topology
+        The cluster.
+    log
+        Counts the jobs that are dropped.
+    rules
+        What the trace does not say of its jobs.
     """
     gangs = rigid_configurations(job.num_gpus for job in traced)
     too_large = {size for size, (gang,) in gangs.items() if misfit(topology, gang) is not None}
@@ -229,11 +290,19 @@ def shaped_jobs(
 
 
 def ways_to_run(tasks: Tasks, topology: Topology) -> tuple[Configuration, ...] | str:
-    """Return the ways tasks can run on a cluster at rate 1, or why there is none."""
+    """Return the ways tasks can run on a cluster at rate 1, or why there is none.
+
+    Parameters
+    ----------
+    tasks
+        What the tasks of a job ask for.
+    topology
+        The cluster.
+    """
     group = TaskGroup("worker", tasks.count, tasks.gpu_milli, tasks.cpu_milli, tasks.memory_mib)
     types: list[str | None] = [None]
     if tasks.gpu_types:
-        types = [*types_meant(tasks.gpu_types, topology)]
+        types = [*_types_meant(tasks.gpu_types, topology)]
         if not types:
             return f"asks for GPUs that the cluster has not: {', '.join(tasks.gpu_types)}"
     if tasks.count * tasks.gpu_milli > topology.num_gpus * MILLI:
@@ -250,7 +319,7 @@ def tasks_label(tasks: Tasks) -> str:
     return f"{tasks.count} x {each}{types}"
 
 
-def types_meant(names: Iterable[str], topology: Topology) -> tuple[str, ...]:
+def _types_meant(names: Iterable[str], topology: Topology) -> tuple[str, ...]:
     """Return the GPU types of a cluster that names of a job table mean, sorted.
 
     ``a100`` means each version of it; a product name such as ``NVIDIA A100-SXM4-80GB`` means its
@@ -284,6 +353,23 @@ def assemble(
     options: Mapping[str, object],
 ) -> Instance:
     """Put an instance together and describe where it comes from.
+
+    Parameters
+    ----------
+    name
+        Name of the instance.
+    topology
+        The cluster.
+    jobs
+        The jobs; at least one.
+    log
+        What was read, dropped and changed.
+    slot_s
+        Length of a slot, seconds, or None for continuous time.
+    source
+        Where the trace comes from: title, address and the like.
+    options
+        How it was read; those that are None are left out.
 
     Raises
     ------

@@ -59,7 +59,15 @@ def is_blank(text: str) -> bool:
 
 
 def number_of(text: str, column: str) -> float:
-    """Return a finite number."""
+    """Return a finite number.
+
+    Parameters
+    ----------
+    text
+        The cell.
+    column
+        Name of its column, for messages.
+    """
     if not _NUMBER.fullmatch(text):
         raise UnreadableRowError(f"{column} is not a number")
     number = float(text)
@@ -299,7 +307,15 @@ _NO_TYPES = frozenset(
 
 
 def memory_mib(text: str, column: str) -> int:
-    """Return an amount of memory, MiB; ``100G``, ``512000M``, and plain numbers in MiB."""
+    """Return an amount of memory, MiB; ``100G``, ``512000M``, and plain numbers in MiB.
+
+    Parameters
+    ----------
+    text
+        The cell.
+    column
+        Name of its column, for messages.
+    """
     found = _MEMORY.fullmatch(text.upper().replace("I", "i"))
     if found is None:
         raise UnreadableRowError(f"{column} is not an amount of memory such as 100G")
@@ -307,7 +323,15 @@ def memory_mib(text: str, column: str) -> int:
 
 
 def amount_of(text: str, column: str) -> float:
-    """Return a number of 0 or more, and no more than any cluster has of anything."""
+    """Return a number of 0 or more, and no more than any cluster has of anything.
+
+    Parameters
+    ----------
+    text
+        The cell.
+    column
+        Name of its column, for messages.
+    """
     number = number_of(text, column)
     if number < 0:
         raise UnreadableRowError(f"{column} is below 0")

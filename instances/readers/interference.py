@@ -31,6 +31,7 @@ _PAIRS = (
     "steps_per_second_b",
 )
 _MAX_STEPS_PER_S = 1e6
+"""A microsecond a step: no GPU is as fast, so a larger number is in another unit."""
 
 
 def read_gavel_interference(

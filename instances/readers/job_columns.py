@@ -151,7 +151,15 @@ class Units:
                 )
 
     def of(self, key: str, column: str) -> float:
-        """Return the unit of a column that is used for a key."""
+        """Return the unit of a column that is used for a key.
+
+        Parameters
+        ----------
+        key
+            What the column is used for, such as ``duration``.
+        column
+            Its name in the table.
+        """
         if key in ("gpus", "gpus_per_task"):
             if self.gpu is not None:
                 return GPU_UNITS[self.gpu]

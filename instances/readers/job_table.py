@@ -209,7 +209,15 @@ def state_names(states: str | None) -> frozenset[str] | None:
 
 
 def start_of(text: str, rows: JobRows) -> float:
-    """Return the start of a window, written as the table writes arrivals, seconds."""
+    """Return the start of a window, written as the table writes arrivals, seconds.
+
+    Parameters
+    ----------
+    text
+        A time, or a number in the unit of the column of arrivals.
+    rows
+        The table, with its clock.
+    """
     try:
         return rows.clock.seconds(text, "start", rows.columns["arrival"].unit, "start")
     except UnreadableRowError as reason:

@@ -16,6 +16,8 @@ from alloc.units import MILLI, require_finite, require_positive
 MAX_DURATION_S = 100 * 365 * 86400.0
 # Two orders above the largest cluster that a trace is known of.
 MAX_GPUS = 1_000_000
+DEFAULT_LOAD = 0.85
+"""Share of the GPU time: well below it hardly a job waits, and near 1 queues grow without end."""
 
 
 @dataclass(frozen=True)
@@ -159,7 +161,7 @@ def demand_of(jobs: Sequence[TracedJob], *, window_s: float | None = None) -> De
 def suggest_gpus(
     jobs: Sequence[TracedJob],
     *,
-    load: float = 0.85,
+    load: float = DEFAULT_LOAD,
     window_s: float | None = None,
     gpus_per_host: int = 8,
 ) -> int:

@@ -39,9 +39,13 @@ _NODE_COLUMNS = ("sn", "cpu_milli", "memory_mib", "gpu", "model")
 _POD_COLUMNS = ("name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli")
 _TIME_COLUMNS = ("creation_time", "deletion_time", "scheduled_time")
 _MAX_CPU_MILLI = 10_000_000
+"""10,000 cores: no server has as many; a larger number is not in milli-cores."""
 _MAX_MEMORY_MIB = 64 * 1024 * 1024
+"""64 TiB: no server has as much; a larger number is not in MiB."""
 _MAX_GPUS_PER_NODE = 1000
+"""No server has as many; a larger number is in milli-GPU."""
 _SNAPSHOT_S = 1.0
+"""In a snapshot without slots all pods ask at once, so any one length will do."""
 
 
 @dataclass(frozen=True)
@@ -214,6 +218,13 @@ def _duration_s(row: Row, created_s: float | None) -> float | None:
 def every_kth_host(topology: Topology, num_hosts: int) -> Topology:
     """Return a smaller cluster of evenly spaced hosts, so that the mix of types stays.
 
+    Parameters
+    ----------
+    topology
+        The whole cluster.
+    num_hosts
+        Hosts that stay, 1 to all.
+
     Raises
     ------
     InstanceError
@@ -234,6 +245,13 @@ def pod_configurations(pod: Pod, gpu_types: Iterable[str]) -> tuple[Configuratio
     """Return the ways a pod can run on a cluster with those GPU types, at rate 1.
 
     One configuration when any type will do, else one per allowed type that the cluster has.
+
+    Parameters
+    ----------
+    pod
+        The pod.
+    gpu_types
+        Names of the GPU types that the cluster has.
     """
     task = _task(pod)
     if not pod.gpu_types or not pod.gpu_milli:

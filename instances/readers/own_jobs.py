@@ -7,7 +7,6 @@ from functools import partial
 from typing import TypedDict
 
 from alloc.instances.readers.assembly import (
-    DEFAULT_LOAD,
     Deadlines,
     JobRules,
     assemble,
@@ -16,6 +15,7 @@ from alloc.instances.readers.assembly import (
     uniform_cluster,
 )
 from alloc.instances.readers.jobs import (
+    DEFAULT_LOAD,
     Tasks,
     TracedJob,
     demand_of,

@@ -29,6 +29,7 @@ _DIGESTS = {
     ),
 }
 _CHUNK = 2**20
+"""Bytes read at once: 1 MiB, so that files of any size take no more memory."""
 _KNOWN = {trace: frozenset(digests.split()) for trace, digests in _DIGESTS.items()}
 
 

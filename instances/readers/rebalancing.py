@@ -23,6 +23,7 @@ from alloc.workload import Configuration, Job, PlacementRules, TaskGroup
 
 RACK = "rack"
 _MIB_PER_GIB = 1024
+"""The sets give memory in GiB."""
 _GPU = "generic"
 # AttributeError: valid JSON of another shape, a list or a text.
 _BROKEN = (OSError, EOFError, ValueError, KeyError, TypeError, AttributeError, RecursionError)

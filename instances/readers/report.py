@@ -139,15 +139,41 @@ class ReportLog:
         self._altered: dict[str, tuple[int, list[str]]] = {}
 
     def skip(self, reason: str, line: int, text: str) -> None:
-        """Count a row that cannot be read."""
+        """Count a row that cannot be read.
+
+        Parameters
+        ----------
+        reason
+            Why; rows with the same reason are counted together.
+        line
+            Number of the line in the file, from 1.
+        text
+            What stands there; the first few are shown.
+        """
         _count(self._skipped, reason, f"line {line}: {text}")
 
     def drop(self, reason: str, label: str) -> None:
-        """Count a row that was read and is left out."""
+        """Count a row that was read and is left out.
+
+        Parameters
+        ----------
+        reason
+            Why; rows with the same reason are counted together.
+        label
+            Which row; the first few are shown.
+        """
         _count(self._dropped, reason, label)
 
     def alter(self, reason: str, label: str) -> None:
-        """Count a row that is in the result with a change."""
+        """Count a row that is in the result with a change.
+
+        Parameters
+        ----------
+        reason
+            What was changed; rows with the same reason are counted together.
+        label
+            Which row; the first few are shown.
+        """
         _count(self._altered, reason, label)
 
     def report(self) -> ReadReport:

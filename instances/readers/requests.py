@@ -34,7 +34,9 @@ _SPEEDS = (
     "tensor_parallel",
 )
 _MAX_TOKENS = 10_000_000
+"""Far beyond the context of any model; a larger number is no count of tokens."""
 _MAX_MS = 1e7
+"""Nearly three hours, milliseconds, for a prompt or a token: a longer time is a wrong unit."""
 _SECOND_ENDS = 19  # of 2023-11-16 18:17:03.9799600
 
 

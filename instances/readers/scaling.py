@@ -38,7 +38,9 @@ _BATCH = "global_batch_size"
 _PLACEMENTS = ("placement", "local_bsz", "step_time")
 _SCALABILITY = ("num_nodes", "num_replicas", "local_bsz", "step_time")
 _SLOWEST_STEP_S = 86400.0
+"""A day: no training step takes as long, so a longer time is a wrong unit."""
 _FASTEST_RATE = 1e9
+"""Steps/s: a nanosecond a step, far below what a GPU takes to start one kernel."""
 _NO_RATE = "no rate measured (empty, zero or not a number), size left out"
 
 

@@ -91,7 +91,15 @@ class Row:
         return number
 
     def integer(self, column: str, *, least: int = 0, most: int = 2**53) -> int:
-        """Return a whole number between `least` and `most`; ``4.0`` is one."""
+        """Return a whole number between `least` and `most`; ``4.0`` is one.
+
+        Parameters
+        ----------
+        column
+            Name of the column.
+        least, most
+            The range; 2^53 is the last whole number that a float holds exactly.
+        """
         number = self.number(column)
         if not number.is_integer():
             raise UnreadableRowError(f"{column} is not a whole number")
@@ -100,7 +108,15 @@ class Row:
         return int(number)
 
     def positive(self, column: str, *, most: float) -> float:
-        """Return a number above 0 and at most `most`."""
+        """Return a number above 0 and at most `most`.
+
+        Parameters
+        ----------
+        column
+            Name of the column.
+        most
+            The largest that is believed, in the unit of the column.
+        """
         number = self.number(column)
         if number <= 0:
             raise UnreadableRowError(f"{column} is not above 0")

@@ -17,6 +17,7 @@ from alloc.units import MILLI
 from alloc.workload import Configuration, Job, TaskGroup
 
 _SLOT_S = 3600.0
+"""An hour: deadlines of training jobs are hours to days."""
 _STEPS = (0.95, 1.2, 1.5, 2.0, 2.6)
 """How many times as fast on twice the GPUs: a small gain is often followed by a large one."""
 _LINEAR = (4, 8, 16)

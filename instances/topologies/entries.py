@@ -14,6 +14,7 @@ from alloc.errors import InstanceError, nearest
 from alloc.instances.topologies.place import Place, shown
 
 _MAX_COUNT = 10**9
+"""Above it a count of nodes, GPUs or links is a mistake, and sums stay within 64 bits."""
 _TRUE, _FALSE = ("true", "yes", "on"), ("false", "no", "off")
 
 

@@ -85,6 +85,13 @@ class TopologyFormat:
     def given(self, options: Mapping[str, object], *, writing: bool = False) -> dict[str, object]:
         """Return the options that are not None, converted to their types.
 
+        Parameters
+        ----------
+        options
+            Values by name; None leaves the default.
+        writing
+            Whether they are options of the writer, not of the reader.
+
         Raises
         ------
         InstanceError
@@ -98,6 +105,13 @@ class TopologyFormat:
 
     def option(self, name: str, *, writing: bool = False) -> Option:
         """Return the option of that name.
+
+        Parameters
+        ----------
+        name
+            Name of the option.
+        writing
+            Whether it is one of the writer, not of the reader.
 
         Raises
         ------

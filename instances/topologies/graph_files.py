@@ -47,6 +47,13 @@ def is_node_link(text: TopologyText) -> bool:
 def read_graphml(text: TopologyText, request: Request) -> tuple[Topology, ReadReport]:
     """Read GraphML.
 
+    Parameters
+    ----------
+    text
+        The file.
+    request
+        What the user wants of the reading.
+
     Raises
     ------
     InstanceError
@@ -60,6 +67,13 @@ def read_graphml(text: TopologyText, request: Request) -> tuple[Topology, ReadRe
 
 def read_node_link(text: TopologyText, request: Request) -> tuple[Topology, ReadReport]:
     """Read node-link JSON, its edges under ``edges`` or, as older versions of networkx, ``links``.
+
+    Parameters
+    ----------
+    text
+        The file.
+    request
+        What the user wants of the reading.
 
     Raises
     ------

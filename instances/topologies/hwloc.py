@@ -43,7 +43,9 @@ from alloc.units import require_non_negative, require_positive
 
 _VERSIONS = ("2", "3")
 _MIB = 2**20
+"""Bytes in a MiB: nodes of memory say theirs in bytes."""
 _MB_PER_GB = 1000.0
+"""hwloc gives bandwidth in MB/s."""
 # Kinds of operating system devices: numbers in version 2, bits in version 3.
 _NETWORK = {"2": (2, 3), "3": (16, 32)}
 _GPU_KINDS = {"2": (1, 5), "3": (4, 8)}

@@ -17,6 +17,13 @@ _JSON_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{},:]|[^\s\[\]{},:"]+', re.DOT
 def json_entry(file: str, text: str) -> Entry:
     """Return the value of a JSON text.
 
+    Parameters
+    ----------
+    file
+        Name of the file, for messages.
+    text
+        Its content.
+
     Raises
     ------
     InstanceError

@@ -61,9 +61,11 @@ _PRODUCT = (
 _MIG_SLICE = re.compile(r"nvidia\.com/mig-.*")
 _KIND = re.compile(r"""["']?kind["']?\s*:\s*["']?Node(List)?["']?\s*(,|\}|$)""", re.MULTILINE)
 _MIB = 2**20
+"""Bytes in a MiB."""
 # What jobs with GPUs tolerate without being told: the plugin's own taint.
 _TOLERATED = ",".join(GPU_RESOURCES)
 _MAX_GPUS = 1000
+"""No server has as many; shares under the name of whole GPUs can make it seem so."""
 _IN_BYTES = ("ephemeral-storage", "hugepages-")
 """Resources whose quantities are bytes, as those of memory are; all others are counted."""
 _NONE = "none"

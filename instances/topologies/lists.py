@@ -1,4 +1,12 @@
-"""Lists of hosts: alloc's own documents, openb's node list, any table with a row a host."""
+"""Lists of hosts: alloc's own documents, openb's node list, any table with a row a host.
+
+Parameters
+----------
+text
+    The file.
+request
+    What the user wants of the reading.
+"""
 
 from __future__ import annotations
 
@@ -22,6 +30,7 @@ _OPENB = ("sn", "cpu_milli", "memory_mib", "gpu", "model")
 _DOCUMENT = re.compile(r'"kind"\s*:\s*"(topology|instance)"')
 _VERSION = re.compile(r'"schema_version"\s*:')
 _MAX_COLUMNS = 32
+"""Far above the levels of any cluster: a wider table is one of something else."""
 
 
 def is_document(text: TopologyText) -> bool:

@@ -16,6 +16,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 _MAX_STEPS = 1_000
+"""Repetitions nest, so a short pattern can unfold to very many steps, and each letter of a name
+visits all of them."""
 # As long as a name can be.
 _MAX_REPEATS = 253
 _DEEPEST = 50

@@ -198,6 +198,15 @@ def own_levels(
 
     A level is named by the last part of its label where that tells them apart.
 
+    Parameters
+    ----------
+    labels
+        The labels that the user gave, outermost first.
+    known
+        The labels of the nodes.
+    file
+        The file, for messages.
+
     Raises
     ------
     InstanceError

@@ -46,6 +46,7 @@ _PRODUCTS = tuple(
 # One NVLink in one direction, GB/s, by generation; the data sheets print all links together.
 _NVLINK_GB_PER_S = {"p100": 20.0, "a40": 14.0625, "b200": 50.0, "gb200": 50.0}
 _USUAL_NVLINK_GB_PER_S = 25.0
+"""Of the generations between: V100, A100 and H100 have links of the same speed."""
 
 # A driver shows a few per cent less memory than the data sheet.
 _DRIVERS_SHARE = 0.15

@@ -138,7 +138,17 @@ def write_topology(
 
 
 def topology_text(topology: Topology, format: str, **options: object) -> str:
-    """Return the text of a topology in a format; see `write_topology`."""
+    """Return the text of a topology in a format; see `write_topology`.
+
+    Parameters
+    ----------
+    topology
+        The topology.
+    format
+        Name of a format that is written.
+    options
+        Options of the format.
+    """
     known = topology_format(format)
     if known.write is None:
         written = [kind for kind, other in TOPOLOGY_FORMATS.items() if other.write is not None]

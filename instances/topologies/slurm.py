@@ -16,6 +16,7 @@ BLOCK = "block"
 RING = "ring"
 
 _MAX_IN_RING = 16
+"""Slurm's own limit."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,15 @@ class Switch:
 
 def tree_topology(switches: Sequence[Switch], file: str, request: Request) -> Topology:
     """Return the topology of a tree of switches; leaves hold nodes, all others switches.
+
+    Parameters
+    ----------
+    switches
+        The switches of the file.
+    file
+        Its name, for messages.
+    request
+        What the user wants of the reading.
 
     Raises
     ------
@@ -131,6 +141,15 @@ def ring_topology(rings: Sequence[Switch], file: str, request: Request) -> Topol
     """Return the topology of rings: hosts in ring order, each ring one domain.
 
     That neighbours are closer than others is not in the topology; the order of the hosts is.
+
+    Parameters
+    ----------
+    rings
+        The rings of the file.
+    file
+        Its name, for messages.
+    request
+        What the user wants of the reading.
 
     Raises
     ------

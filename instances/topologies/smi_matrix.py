@@ -28,6 +28,7 @@ _NVLINKS = re.compile(r"NV([1-9]\d{0,2})")
 _NAMED_GPU = re.compile(r"GPU \d[\d, ]*: (?P<name>.+?)(?: \(UUID: .*\))?")
 _NIC_NAME = re.compile(r"(NIC\d+): (\S+)")
 _MAX_CPUS = 100_000
+"""Numbers of cores, above those of any server: a range of them is written out."""
 TAKE_AGAIN = "take it again with `nvidia-smi topo -m > host.txt`"
 """The cure for most of what can be wrong with a matrix."""
 
@@ -194,11 +195,23 @@ class Matrix:
         return found.pop() if found else None
 
     def rank(self, a: str, b: str) -> int | None:
-        """Return the PCIe class between two devices, 0 for PIX, or None if NVLink hides it."""
+        """Return the PCIe class between two devices, 0 for PIX, or None if NVLink hides it.
+
+        Parameters
+        ----------
+        a, b
+            Names of two devices.
+        """
         return _RANK.get(self.rows[a].cells[b])
 
     def bonded(self, a: str, b: str) -> int:
-        """Return the number of NVLinks between two GPUs."""
+        """Return the number of NVLinks between two GPUs.
+
+        Parameters
+        ----------
+        a, b
+            Names of two GPUs.
+        """
         found = _NVLINKS.fullmatch(self.rows[a].cells[b])
         return int(found[1]) if found else 0
 

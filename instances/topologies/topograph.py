@@ -74,6 +74,13 @@ class Accelerators:
     def labels(self, hosts: tuple[str, ...], labels: Entry | None) -> None:
         """Take the labels that hosts share.
 
+        Parameters
+        ----------
+        hosts
+            Names of the hosts.
+        labels
+            A mapping of texts; None where there is none.
+
         Raises
         ------
         InstanceError
@@ -89,7 +96,15 @@ class Accelerators:
                 self._log.alter("label is not read", shown(key)[1:-1])
 
     def domain(self, hosts: tuple[str, ...], value: Entry | None) -> None:
-        """Take the accelerator domain of hosts; nothing where there is none."""
+        """Take the accelerator domain of hosts; nothing where there is none.
+
+        Parameters
+        ----------
+        hosts
+            Names of the hosts.
+        value
+            Name of the domain.
+        """
         if value is not None:
             _set(self._domains, hosts, value, "accelerator domain")
 

@@ -90,6 +90,15 @@ class TreeBuilder:
     def host(self, id: str, where: Place, *, host_type: HostType | None = None) -> None:
         """Add a host; its type where the file tells it, else the user's is taken.
 
+        Parameters
+        ----------
+        id
+            Name of the host.
+        where
+            Where in the file it stands.
+        host_type
+            Its type, or None.
+
         Raises
         ------
         InstanceError

@@ -20,6 +20,7 @@ GIB_MIB = 1024
 
 _STEMS = {"switch": "pcieswitch", "bridge": "hostbridge"}
 _SAME = 1e-9
+"""Relative: what rounding of printed bandwidths may differ by."""
 
 
 @dataclass
@@ -106,7 +107,15 @@ def _width(piece: Part, unknown: float) -> float:
 
 
 def switched_links(num: int, members: Sequence[tuple[str, float]]) -> Iterator[GpuLink]:
-    """Yield the links of GPUs to their NVSwitch number `num`, each of its own bandwidth, GB/s."""
+    """Yield the links of GPUs to their NVSwitch number `num`, each of its own bandwidth, GB/s.
+
+    Parameters
+    ----------
+    num
+        Number of the NVSwitch, from 0.
+    members
+        Each GPU with the bandwidth of its link, GB/s.
+    """
     for gpu, width in members:
         yield GpuLink(gpu, f"nvswitch{num}", "nvswitch", width)
 
@@ -119,7 +128,24 @@ def make_host_type(
     cpu_cores: float,
     host_memory_gib: float,
 ) -> HostType:
-    """Return the host type; without a name it is called by the number and the type of its GPUs."""
+    """Return the host type; without a name it is called by the number and the type of its GPUs.
+
+    Parameters
+    ----------
+    name
+        Name of the host type, or None.
+    gpu
+        Name of the GPU type.
+    num_gpus
+        GPUs, 0 or more.
+    links
+        Links of the PCIe tree and of NVLink; of several between two ends the widest is
+        kept.
+    cpu_cores
+        CPU cores, 0 or more.
+    host_memory_gib
+        Memory of the host, GiB, 0 or more.
+    """
     return HostType(
         name or (f"{num_gpus}x-{gpu}" if num_gpus else "cpu-host"),
         num_gpus,
@@ -143,7 +169,19 @@ def _widest(links: Iterable[GpuLink]) -> tuple[GpuLink, ...]:
 def require_symmetric(
     one: float | str, other: float | str, a: str, b: str, where: str, cure: str
 ) -> None:
-    """Refuse a matrix that says one thing of a and b and another of b and a."""
+    """Refuse a matrix that says one thing of a and b and another of b and a.
+
+    Parameters
+    ----------
+    one, other
+        Entries of the matrix from a to b, and from b to a.
+    a, b
+        Names of two devices.
+    where
+        The file, for the message.
+    cure
+        What to do about it, for the message.
+    """
     same = one == other
     if isinstance(one, float) and isinstance(other, float):
         same = abs(one - other) <= _SAME * max(abs(one), abs(other))
@@ -156,6 +194,13 @@ def require_symmetric(
 
 def components(devices: Sequence[str], pairs: Iterable[tuple[str, str]]) -> list[list[str]]:
     """Return what hangs together by some pairs, everything in the order of the devices.
+
+    Parameters
+    ----------
+    devices
+        All devices.
+    pairs
+        Devices that hang together.
 
     Examples
     --------

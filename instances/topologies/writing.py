@@ -52,6 +52,19 @@ def require_names(
 ) -> None:
     """Refuse names that a format cannot say.
 
+    Parameters
+    ----------
+    topology
+        The topology, for the message.
+    names
+        Names of hosts or domains.
+    allowed
+        What a name may be as a whole.
+    format
+        Name of the format, for the message.
+    rule
+        What a name may be, in words, for the message.
+
     Raises
     ------
     InstanceError
@@ -66,7 +79,15 @@ def require_names(
 
 
 def remark(topology: Topology, sign: str = "#") -> list[str]:
-    """Return the comment at the head of a written file: what it is, and what it does not say."""
+    """Return the comment at the head of a written file: what it is, and what it does not say.
+
+    Parameters
+    ----------
+    topology
+        What is written.
+    sign
+        What begins a comment in the format.
+    """
     kinds = ", ".join(shown(kind.name) for kind in topology.host_types)
     return [
         f"{sign} Topology {shown(topology.name)}, written by alloc.",

@@ -52,6 +52,13 @@ def parse_xml(data: bytes, file: str) -> Element:
 
     Entities are refused: a few lines of them can mean gigabytes. External documents are not read.
 
+    Parameters
+    ----------
+    data
+        The document.
+    file
+        Name of the file, for messages.
+
     Raises
     ------
     InstanceError

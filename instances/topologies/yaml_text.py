@@ -16,6 +16,13 @@ MAX_VALUES = 4_000_000
 def yaml_entries(file: str, text: str) -> tuple[Entry, ...]:
     """Return the documents of a YAML text.
 
+    Parameters
+    ----------
+    file
+        Name of the file, for messages.
+    text
+        Its content.
+
     Raises
     ------
     InstanceError

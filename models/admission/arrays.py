@@ -253,7 +253,17 @@ def array_model(data: AdmissionData) -> tuple[ArrayModel, list[Columns]]:
 
 
 def held_columns(data: AdmissionData, columns: list[Columns], values: Array) -> Iterator[Held]:
-    """Yield (job, slot, column) for every x that is 1 of a job that runs."""
+    """Yield (job, slot, column) for every x that is 1 of a job that runs.
+
+    Parameters
+    ----------
+    data
+        The slots of every job.
+    columns
+        Positions of the variables of each job, in the order of the jobs.
+    values
+        Values of all variables, shape (columns of the model,).
+    """
     for j, at in enumerate(columns):
         for k, c in np.argwhere(values[at.x] > 0.5):
             yield j, int(k) + data.slots(j).start, int(c)
@@ -262,7 +272,19 @@ def held_columns(data: AdmissionData, columns: list[Columns], values: Array) -> 
 def start_values(
     data: AdmissionData, columns: list[Columns], size: int, solution: Solution
 ) -> Array | None:
-    """Return the variables of a schedule, NaN where they follow; None if it is not of the grid."""
+    """Return the variables of a schedule, NaN where they follow; None if it is not of the grid.
+
+    Parameters
+    ----------
+    data
+        The slots of every job.
+    columns
+        Positions of the variables of each job, in the order of the jobs.
+    size
+        Number of variables of the model.
+    solution
+        What to start from; anything but a schedule gives None.
+    """
     if not isinstance(solution, Schedule):
         return None
     values = np.full(size, np.nan)
@@ -279,7 +301,15 @@ def start_values(
 
 
 def plan_of_accepted(data: AdmissionData, schedule: Schedule) -> dict[int, list[int]]:
-    """Return what each job of a schedule holds in each of its slots, by position."""
+    """Return what each job of a schedule holds in each of its slots, by position.
+
+    Parameters
+    ----------
+    data
+        The slots of every job.
+    schedule
+        Its jobs without runs are refused, and left out.
+    """
     found: dict[int, list[int]] = {}
     slot_s = data.grid.data.slot_s
     for j, job in enumerate(data.jobs):
@@ -297,7 +327,17 @@ def plan_of_accepted(data: AdmissionData, schedule: Schedule) -> dict[int, list[
 
 
 def build_arrays(instance: Instance, objective: str, held: Sequence[HeldLevel] = ()) -> BuiltModel:
-    """Build an instance as arrays."""
+    """Build an instance as arrays.
+
+    Parameters
+    ----------
+    instance
+        Needs a slot, and a deadline for each job that may be refused.
+    objective
+        A level of a goal of admission, as `alloc.objectives.parse_level` reads it.
+    held
+        Earlier levels of the goal, with the values that they must keep.
+    """
     return build_data(admission_data(instance, objective, held))
 
 

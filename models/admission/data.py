@@ -120,7 +120,15 @@ class AdmissionData:
         return without_late(self.instance, Schedule(schedule.runs), _OTHERS, reasons)
 
     def refined(self, held: Iterable[Held], accepted: Iterable[int]) -> AdmissionData | None:
-        """Return data that do not allow what jobs hold; None if it can be carried out."""
+        """Return data that do not allow what jobs hold; None if it can be carried out.
+
+        Parameters
+        ----------
+        held
+            (job, slot, column) of everything that jobs hold in a solution.
+        accepted
+            Positions of the jobs that this solution accepts.
+        """
         choices = list(held)
         complete = [
             j

@@ -256,6 +256,15 @@ def build_pyomo(instance: Instance, objective: str, held: Sequence[HeldLevel] = 
     """Build an instance as a Pyomo model.
 
     It holds every configuration: a constraint of one's own may forbid what dominates another.
+
+    Parameters
+    ----------
+    instance
+        Needs a slot, and a deadline for each job that may be refused.
+    objective
+        A level of a goal of admission, as `alloc.objectives.parse_level` reads it.
+    held
+        Earlier levels of the goal, with the values that they must keep.
     """
     return build_data(admission_data(instance, objective, held, keep_all=True))
 

@@ -13,7 +13,15 @@ from alloc.problems.colocation import ColocationProblem
 
 
 def build_arrays(problem: ColocationProblem, objective: str = "speed") -> BuiltModel:
-    """Return the model of all bundles."""
+    """Return the model of all bundles.
+
+    Parameters
+    ----------
+    problem
+        The jobs, and how fast they run side by side.
+    objective
+        `speed`, the only one of the family.
+    """
     data = Bundles.of(problem)
     entries = [
         (t, b, float(n))

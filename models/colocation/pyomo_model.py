@@ -12,7 +12,15 @@ from alloc.problems.colocation import ColocationProblem
 
 
 def build_pyomo(problem: ColocationProblem, objective: str = "speed") -> BuiltModel:
-    """Return the model of all bundles."""
+    """Return the model of all bundles.
+
+    Parameters
+    ----------
+    problem
+        The jobs, and how fast they run side by side.
+    objective
+        `speed`, the only one of the family.
+    """
     data = Bundles.of(problem)
     model = TimedModel("colocation")
     model.T = pyo.RangeSet(0, len(data.members) - 1, doc="classes of jobs")

@@ -70,13 +70,29 @@ from alloc.problems.inference_sizing.problem import InferenceProblem
 
 
 def build_arrays(problem: InferenceProblem, objective: str = "cost") -> BuiltModel:
-    """Return the model by columns as sparse arrays."""
+    """Return the model by columns as sparse arrays.
+
+    Parameters
+    ----------
+    problem
+        Models to serve, periods, pools, and the losses to survive.
+    objective
+        `cost`, the only one of the family.
+    """
     layout = _layout(problem)
     return BuiltModel(array_model(layout), layout.plan)
 
 
 def build_pyomo(problem: InferenceProblem, objective: str = "cost") -> BuiltModel:
-    """Return the model by columns in Pyomo."""
+    """Return the model by columns in Pyomo.
+
+    Parameters
+    ----------
+    problem
+        Models to serve, periods, pools, and the losses to survive.
+    objective
+        `cost`, the only one of the family.
+    """
     from alloc.models.inference_sizing.pyomo_model import pyomo_model
 
     layout = _layout(problem)

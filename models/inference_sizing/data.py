@@ -94,7 +94,15 @@ class SizingData:
     sizes: tuple[tuple[int, ...], ...]
 
     def demand(self, model: int, period: int) -> float:
-        """Return the requests/s of a model in a period class."""
+        """Return the requests/s of a model in a period class.
+
+        Parameters
+        ----------
+        model
+            Position of the model.
+        period
+            Position of the period class.
+        """
         return self.problem.models[model].rate_per_s(self.periods[period].members[0])
 
     def without_columns(self) -> str | None:
@@ -107,11 +115,27 @@ class SizingData:
         return None
 
     def hosts(self, pool: int, period: int) -> int:
-        """Return the hosts of a pool in a period class."""
+        """Return the hosts of a pool in a period class.
+
+        Parameters
+        ----------
+        pool
+            Position of the pool.
+        period
+            Position of the period class.
+        """
         return self.problem.pools[pool].hosts_in(self.periods[period].members[0])
 
     def price(self, pool: int, period: int) -> float:
-        """Return the price of a GPU of a pool for all hours of a period class."""
+        """Return the price of a GPU of a pool for all hours of a period class.
+
+        Parameters
+        ----------
+        pool
+            Position of the pool.
+        period
+            Position of the period class.
+        """
         members = self.periods[period].members
         return self.problem.pools[pool].price_in(members[0]) * self.periods[period].hours
 
@@ -133,13 +157,28 @@ def nests(sizes: Sequence[int], room: int) -> bool:
     Each size divides the next and the largest divides the host: then whatever fits by its sum fits
     host by host, largest first (Coffman, Garey and Johnson, "Bin packing with divisible item
     sizes", 1987).
+
+    Parameters
+    ----------
+    sizes
+        GPUs of each kind of replica, 1 or more.
+    room
+        GPUs of a host.
     """
     chain = [*sorted(sizes), room]
     return all(b % a == 0 for a, b in pairwise(chain))
 
 
 def patterns_of(sizes: Sequence[int], room: int) -> list[tuple[int, ...]]:
-    """Return the fullest contents of a host, counts in the order of the sizes."""
+    """Return the fullest contents of a host, counts in the order of the sizes.
+
+    Parameters
+    ----------
+    sizes
+        GPUs of each kind of replica, increasing.
+    room
+        GPUs of a host.
+    """
     return fullest(sizes, room) if sizes else []
 
 
@@ -176,6 +215,19 @@ def columns_of(
     """Return the columns of an option, up to the first that serves everything by itself.
 
     A column that another with no more replicas equals or beats at every loss is left out.
+
+    Parameters
+    ----------
+    problem
+        The problem.
+    model
+        The model to serve.
+    period
+        Position of a period.
+    option
+        How a replica of it may run: GPU type and degrees of parallelism.
+    max_lost
+        Largest number of replicas that may be lost at once, 0 or more.
     """
     demand = model.rate_per_s(period)
     caps = caps_that_fit(problem, model, period, option)

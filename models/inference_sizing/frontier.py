@@ -35,6 +35,8 @@ Whole = npt.NDArray[np.int64]
 MAX_STATES = 20_000
 """Partial mixes kept at once; a problem with more is left to the model by columns."""
 _ROUNDING = 1e-9
+"""Share of the demand that sums of rates may miss: they are rounded in the 16th digit, and the
+checker allows far more."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +91,15 @@ class _States:
 
 
 def suits(problem: InferenceProblem, sizes: Sequence[Sequence[int]]) -> bool:
-    """Return whether only the GPUs of each type matter."""
+    """Return whether only the GPUs of each type matter.
+
+    Parameters
+    ----------
+    problem
+        Its pools are asked about.
+    sizes
+        For each pool, the GPUs of the replicas that could stand on its hosts.
+    """
     rooms: dict[str, set[int]] = {}
     for p, pool in enumerate(problem.pools):
         rooms.setdefault(pool.gpu_type, set()).add(pool.gpus_per_host)

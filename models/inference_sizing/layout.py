@@ -158,6 +158,17 @@ def replica_groups(
     """Yield the groups of the columns chosen for a model, in every period of a class.
 
     Requests are routed so that all groups are loaded alike, relative to what they sustain.
+
+    Parameters
+    ----------
+    data
+        The numbered problem.
+    m
+        Position of the model.
+    t
+        Position of the period class.
+    chosen
+        Each choice of an option with the position of its column.
     """
     model = data.problem.models[m]
     total = sum(choice.columns[j].rates[0] for choice, j in chosen)
@@ -175,7 +186,15 @@ def replica_groups(
 
 
 def largest_first(counts: dict[int, int], room: int) -> list[tuple[int, ...]]:
-    """Pack replicas of sizes that divide one another onto hosts, largest first."""
+    """Pack replicas of sizes that divide one another onto hosts, largest first.
+
+    Parameters
+    ----------
+    counts
+        Replicas by the GPUs of one; these sizes divide one another and the room.
+    room
+        GPUs of a host.
+    """
     hosts: list[list[int]] = []
     free = 0
     for size in sorted(counts, reverse=True):

@@ -275,14 +275,36 @@ def array_model(grid: Grid) -> tuple[ArrayModel, list[Columns]]:
 
 
 def held_columns(grid: Grid, columns: list[Columns], values: Array) -> Iterator[Held]:
-    """Yield (job, slot, column) for every x that is 1."""
+    """Yield (job, slot, column) for every x that is 1.
+
+    Parameters
+    ----------
+    grid
+        The slots of every job.
+    columns
+        Positions of the variables of each job, in the order of the jobs.
+    values
+        Values of all variables, shape (columns of the model,).
+    """
     for j, at in enumerate(columns):
         for k, c in np.argwhere(values[at.x] > 0.5):
             yield j, int(k) + grid.slots(j).start, int(c)
 
 
 def start_values(grid: Grid, columns: list[Columns], size: int, solution: Solution) -> Array | None:
-    """Return the variables of a schedule, or None if it is not one of this grid."""
+    """Return the variables of a schedule, or None if it is not one of this grid.
+
+    Parameters
+    ----------
+    grid
+        The slots of every job.
+    columns
+        Positions of the variables of each job, in the order of the jobs.
+    size
+        Number of variables of the model.
+    solution
+        What to start from.
+    """
     plan = grid.profiles(solution)
     if plan is None or any(len(at.z) for at in columns):
         return None
@@ -309,7 +331,19 @@ def build_arrays(
     held: Sequence[HeldLevel] = (),
     num_slots: int | None = None,
 ) -> BuiltModel:
-    """Build an instance as arrays, over a number of slots or one chosen from its load."""
+    """Build an instance as arrays, over a number of slots or one chosen from its load.
+
+    Parameters
+    ----------
+    instance
+        Needs a slot.
+    objective
+        A level of a goal of schedules, as `alloc.objectives.parse_level` reads it.
+    held
+        Earlier levels of the goal, with the values that they must keep.
+    num_slots
+        Slots of the model, 1 or more; None for as many as good schedules need.
+    """
     return build_grid(grid_of(instance, num_slots, objective=objective, held=held))
 
 

@@ -65,13 +65,31 @@ class JobCosts:
         return np.asarray(self.base + self.rate * completion + self.late * beyond)
 
     def of(self, j: int, completion: float) -> float:
-        """Return the cost of one job's completion."""
+        """Return the cost of one job's completion.
+
+        Parameters
+        ----------
+        j
+            Position of the job.
+        completion
+            Slots since the start, with fractions.
+        """
         late = float(self.late[j])
         cost = float(self.base[j]) + float(self.rate[j]) * completion
         return cost + late * max(completion - float(self.due[j]), 0.0) if late else cost
 
     def ends(self, j: int, fraction: float, num_slots: int) -> Array:
-        """Return the cost of completing after a fraction of each slot, shape (num_slots,)."""
+        """Return the cost of completing after a fraction of each slot, shape (num_slots,).
+
+        Parameters
+        ----------
+        j
+            Position of the job.
+        fraction
+            Part of its last slot that the job needs, from 0 to 1.
+        num_slots
+            Slots to give a cost for, from the first.
+        """
         end = np.arange(num_slots) + fraction
         cost = self.base[j] + self.rate[j] * end
         if self.late[j]:
@@ -79,7 +97,15 @@ class JobCosts:
         return np.asarray(cost)
 
     def plus(self, other: JobCosts, factor: float = 1.0) -> JobCosts:
-        """Return the sum of these costs and a multiple of others."""
+        """Return the sum of these costs and a multiple of others.
+
+        Parameters
+        ----------
+        other
+            Costs of the same jobs with the same due dates.
+        factor
+            What to take them times, 0 or more.
+        """
         return JobCosts(
             self.base + factor * other.base,
             self.rate + factor * other.rate,
@@ -176,7 +202,15 @@ class Multipliers:
     held: Array
 
     def towards(self, other: Multipliers, share: float) -> Multipliers:
-        """Return the point at a share of the way to others."""
+        """Return the point at a share of the way to others.
+
+        Parameters
+        ----------
+        other
+            Multipliers of the same peaks and levels.
+        share
+            0 for these, 1 for the others.
+        """
         return Multipliers(
             tuple(
                 (1 - share) * a + share * b for a, b in zip(self.peaks, other.peaks, strict=True)
@@ -260,7 +294,15 @@ class Target:
         return costs, constant
 
     def scaled(self, factor: float, held: Sequence[float]) -> Target:
-        """Return the same target with the costs of the level and the held ones times factors."""
+        """Return the same target with the costs of the level and the held ones times factors.
+
+        Parameters
+        ----------
+        factor
+            What the level is taken times, above 0.
+        held
+            What each held level is taken times, above 0, in their order.
+        """
         levels = [
             (own.scaled(f), f * limit) for f, (own, limit) in zip(held, self.held, strict=True)
         ]
@@ -312,7 +354,19 @@ def level_costs(jobs: Sequence[Job], level: WeightedSum, slot_s: float) -> Level
 def target_of(
     jobs: Sequence[Job], objective: str, held: Sequence[Held], slot_s: float
 ) -> tuple[Target, Array]:
-    """Return a target without floors, and the deadlines that held peaks set, slots, shape (J,)."""
+    """Return a target without floors, and the deadlines that held peaks set, slots, shape (J,).
+
+    Parameters
+    ----------
+    jobs
+        The jobs.
+    objective
+        The level to minimise, as `alloc.objectives.parse_level` reads it.
+    held
+        Earlier levels, with the values that they must keep, in their own units.
+    slot_s
+        Length of a slot, seconds, above 0.
+    """
     latest: Array = np.full(len(jobs), np.inf)
     kept: list[tuple[LevelCosts, float]] = []
     for each in held:

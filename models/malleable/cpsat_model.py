@@ -33,7 +33,12 @@ _LARGEST_PRODUCT = 10**14
 _LARGEST_SUM = 2**60
 """Of any row or the objective: CP-SAT counts in 64 bits."""
 _LARGEST_WORK = 10**9
-_LARGEST_WEIGHT = _LARGEST_WHOLE = 10**6
+"""Units of work, where it has no common unit: rounding costs a billionth, and `_LARGEST_PRODUCT`
+still leaves 10^5 parts of a slot."""
+_LARGEST_WEIGHT = 10**6
+"""Of a job, where weights have no common unit: rounding costs a millionth of the largest."""
+_LARGEST_WHOLE = 10**6
+"""Of numbers with a common unit: with larger ones products soon exceed `_LARGEST_PRODUCT`."""
 _MAX_ENTRIES = 20_000
 """Numbers times multiples of the least of them that are tried, until all are whole."""
 _WHOLE = 1e-12
@@ -353,7 +358,19 @@ def build_cpsat(
     held: Sequence[HeldLevel] = (),
     num_slots: int | None = None,
 ) -> BuiltModel:
-    """Build an instance as a CP-SAT model, over a number of slots or one chosen from its load."""
+    """Build an instance as a CP-SAT model, over a number of slots or one chosen from its load.
+
+    Parameters
+    ----------
+    instance
+        Needs a slot.
+    objective
+        A level of a goal of schedules, as `alloc.objectives.parse_level` reads it.
+    held
+        Earlier levels of the goal, with the values that they must keep.
+    num_slots
+        Slots of the model, 1 or more; None for as many as good schedules need.
+    """
     return build_grid(grid_of(instance, num_slots, objective=objective, held=held))
 
 

@@ -92,7 +92,15 @@ class Grid:
         return bool(self.data.limit[j] > self.num_slots)
 
     def longest_stay(self, j: int, t: int) -> float:
-        """Return the largest fraction of slot t that job j may stay unfinished in."""
+        """Return the largest fraction of slot t that job j may stay unfinished in.
+
+        Parameters
+        ----------
+        j
+            Position of the job.
+        t
+            A slot of the job, before its limit.
+        """
         return float(min(1.0, self.data.limit[j] - t))
 
     def restart(self, j: int) -> float:
@@ -121,7 +129,15 @@ class Grid:
         return shortest / 2 - 1 / (8 * shortest)
 
     def stay_costs(self, costs: JobCosts, j: int) -> StayCosts:
-        """Return the costs of a job's completion as a sum over its slots."""
+        """Return the costs of a job's completion as a sum over its slots.
+
+        Parameters
+        ----------
+        costs
+            What completions cost, of all jobs.
+        j
+            Position of the job.
+        """
         slots, due, late = self.slots(j), float(costs.due[j]), float(costs.late[j])
         if not late:
             due = math.inf
@@ -176,7 +192,15 @@ class Grid:
         )
 
     def plan(self, held: Iterable[Held], jobs: Iterable[int] | None = None) -> dict[int, Profile]:
-        """Return the profiles of jobs that hold columns, of all jobs or of those that run."""
+        """Return the profiles of jobs that hold columns, of all jobs or of those that run.
+
+        Parameters
+        ----------
+        held
+            (job, slot, column) of everything that jobs hold.
+        jobs
+            Positions of the jobs that run; None for all.
+        """
         every = range(self.data.num_jobs)
         choices: dict[int, dict[int, int]] = {j: {} for j in (every if jobs is None else jobs)}
         for j, t, c in held:
@@ -200,6 +224,13 @@ class Grid:
 
         All jobs run, or those that are given. It has more conflicts where the hosts do not hold a
         slot, and more slots where a job leaves work over (`alloc.formulation.BuiltModel.refine`).
+
+        Parameters
+        ----------
+        held
+            (job, slot, column) of everything that jobs hold in a solution.
+        jobs
+            Positions of the jobs that run; None for all.
         """
         plan = self.plan(held, jobs)
         hosts = Hosts(self.data.instance.topology)
@@ -264,7 +295,7 @@ def built_model(
         Returns what jobs hold by the values of the model.
     start
         As in `alloc.formulation.BuiltModel`.
-    draw
+    build
         Builds the model of another grid in the same way.
     """
 
@@ -288,6 +319,19 @@ def grid_of(
     Without a number of slots it is one that good schedules hardly exceed: the releases, the largest
     total area of any capacity row and the longest job together. A last limit that is not far beyond
     that is the end. Dominated configurations stay where all are kept.
+
+    Parameters
+    ----------
+    instance
+        Needs a slot.
+    num_slots
+        Slots of the model, 1 or more, or None.
+    keep_all
+        Whether dominated configurations stay.
+    objective
+        A level of a goal of schedules, as `alloc.objectives.parse_level` reads it.
+    held
+        Earlier levels of the goal, with the values that they must keep.
     """
     data = slot_data(instance, objective, held, keep_all=keep_all)
     if num_slots is None:
@@ -309,6 +353,16 @@ def idle_free(choice: tuple[int, ...]) -> list[tuple[int, int]]:
 
 
 def fractions(grid: Grid, j: int, profile: Profile) -> Array:
-    """Return the fraction of each slot of job j in which it is unfinished, shape (slots,)."""
+    """Return the fraction of each slot of job j in which it is unfinished, shape (slots,).
+
+    Parameters
+    ----------
+    grid
+        The slots of every job.
+    j
+        Position of the job.
+    profile
+        What the job runs in, slot by slot.
+    """
     ts = np.array(grid.slots(j), dtype=float)
     return np.clip(profile.completion - ts, 0.0, 1.0)

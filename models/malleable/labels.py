@@ -109,6 +109,21 @@ def lagrangian_bound(
     (`Target.relaxed`). Schedules may be longer than the priced slots: what comes after them is
     free, which only lowers the bound.
 
+    Parameters
+    ----------
+    data
+        The instance on its slots.
+    prices
+        What a unit of each capacity row costs in each slot, shape (slots, R); below 0
+        counts as 0.
+    num_states
+        Grid steps for the job with the most work of each program, 1 or more: more of them
+        round less and take longer.
+    stop
+        Asked again and again whether time is up.
+    multipliers
+        Those of peaks and held levels; None for 0.
+
     Returns
     -------
     float

@@ -128,7 +128,17 @@ def _within_rows(data: SlotData, j: int, c: int, placed: Mapping[int, Held]) -> 
 
 
 def runs_of(data: SlotData, job: Job, slots: Sequence[Placed]) -> list[Run]:
-    """Merge the slots of a job into runs."""
+    """Merge the slots of a job into runs.
+
+    Parameters
+    ----------
+    data
+        The instance on its slots.
+    job
+        The job.
+    slots
+        Slot, configuration and tasks of each slot in which it runs, in order.
+    """
     runs: list[Run] = []
     for t, c, tasks in slots:
         start, end = t * data.slot_s, (t + 1) * data.slot_s
@@ -148,7 +158,15 @@ def _complete(data: SlotData, job: Job, slots: Sequence[Placed]) -> bool:
 
 
 def plan_of(data: SlotData, schedule: Schedule) -> dict[int, Profile] | None:
-    """Return the profiles of a schedule, or None if it is not one of whole slots for all jobs."""
+    """Return the profiles of a schedule, or None if it is not one of whole slots for all jobs.
+
+    Parameters
+    ----------
+    data
+        The instance on its slots.
+    schedule
+        Its runs may begin and end at slots only.
+    """
     plan: dict[int, Profile] = {}
     for j, job in enumerate(data.instance.jobs):
         column_of = data.table(j).column_of
@@ -168,7 +186,17 @@ def plan_of(data: SlotData, schedule: Schedule) -> dict[int, Profile] | None:
 
 
 def profile_of_choices(data: SlotData, j: int, choice: Mapping[int, int]) -> Profile | None:
-    """Return the profile of slot choices, cut where the job completes; None if it does not."""
+    """Return the profile of slot choices, cut where the job completes; None if it does not.
+
+    Parameters
+    ----------
+    data
+        The instance on its slots.
+    j
+        Position of the job.
+    choice
+        The column of the job's table by slot; it pauses in slots that are left out.
+    """
     if data.instance.jobs[j].restart_cost_s > 0:
         return _profile_with_restarts(data, j, choice)
     left = float(data.work[j])

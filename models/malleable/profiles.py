@@ -32,6 +32,7 @@ Array = npt.NDArray[np.float64]
 Rounding = Literal["lower", "upper"]
 
 IDLE = -1
+"""In place of a column, in a slot without one: columns count from 0."""
 _FIT = 1e-9
 """Relative slack when work left is compared with a slot's work; matches the checker's tolerance."""
 
@@ -136,7 +137,15 @@ class Program:
         return self.weight * self.last_part(work)
 
     def delay(self, t: float, slots: Array) -> Array:
-        """Return what completing some slots after moment t costs more than completing at t."""
+        """Return what completing some slots after moment t costs more than completing at t.
+
+        Parameters
+        ----------
+        t
+            Moment of the earlier completion, slots since the start.
+        slots
+            How much later the others are, slots, 0 or more.
+        """
         cost = self.weight * slots
         if not self.late:
             return cost
@@ -284,6 +293,15 @@ class Solved:
         """Return the least cost of completing after the release, plus prices.
 
         `started` says that the job runs already and may not pause.
+
+        Parameters
+        ----------
+        release
+            First slot in which the job may run.
+        work
+            Work left, above 0.
+        started
+            Whether the job runs already and may not pause.
         """
         if release >= len(self.value):
             # Released after the horizon: it runs alone, free of charge.
@@ -293,7 +311,17 @@ class Solved:
         return float(value[release, state]) + self.program.surcharge(work)
 
     def profile(self, release: int, work: float, started: bool = False) -> Profile | None:
-        """Return the cheapest profile within the horizon, or None when there is none."""
+        """Return the cheapest profile within the horizon, or None when there is none.
+
+        Parameters
+        ----------
+        release
+            First slot in which the job may run.
+        work
+            Work left, above 0.
+        started
+            Whether the job runs already and may not pause.
+        """
         program = self.program
         horizon = len(self.choice)
         state = program.state(work)
@@ -367,7 +395,17 @@ class Pricing:
     def programs(
         self, key: tuple[object, ...], jobs: npt.NDArray[np.int64], rounding: Rounding
     ) -> list[Program]:
-        """Return the programs of a group: one, or one per configuration for moldable jobs."""
+        """Return the programs of a group: one, or one per configuration for moldable jobs.
+
+        Parameters
+        ----------
+        key
+            What the jobs of the group have in common.
+        jobs
+            Positions of the jobs of the group.
+        rounding
+            Which way work is rounded to the grid; see the module.
+        """
         table = self.data.tables[int(self.data.table_of[jobs[0]])]
         most = float(self.data.work[jobs].max())
         all_columns = np.arange(len(table.rate))
@@ -398,7 +436,16 @@ class Pricing:
         return built
 
     def solve(self, prices: Array, rounding: Rounding) -> list[list[Solved]]:
-        """Solve all programs for prices of the capacity rows, shape (slots, R)."""
+        """Solve all programs for prices of the capacity rows, shape (slots, R).
+
+        Parameters
+        ----------
+        prices
+            What a unit of each capacity row costs in each slot, 0 or more, shape
+            (slots, R).
+        rounding
+            Which way work is rounded to the grid; see the module.
+        """
         solved = []
         for key, jobs in self.groups:
             first = int(min(self.data.release[jobs].min(), len(prices)))
@@ -429,7 +476,15 @@ class Pricing:
     def profiles_of(
         self, jobs: npt.NDArray[np.int64], programs: list[Solved]
     ) -> list[Profile | None]:
-        """Return the cheapest profiles of the jobs of a group, by the grid of their programs."""
+        """Return the cheapest profiles of the jobs of a group, by the grid of their programs.
+
+        Parameters
+        ----------
+        jobs
+            Positions of the jobs of a group.
+        programs
+            Its solved programs, of which each job takes the cheapest.
+        """
         found = []
         for j in jobs:
             release, work = int(self.data.release[j]), float(self.data.work[j])

@@ -246,6 +246,17 @@ def build_pyomo(
     """Build an instance as a Pyomo model, over a number of slots or one chosen from its load.
 
     It holds every configuration: a constraint of one's own may forbid what dominates another.
+
+    Parameters
+    ----------
+    instance
+        Needs a slot.
+    objective
+        A level of a goal of schedules, as `alloc.objectives.parse_level` reads it.
+    held
+        Earlier levels of the goal, with the values that they must keep.
+    num_slots
+        Slots of the model, 1 or more; None for as many as good schedules need.
     """
     return build_grid(grid_of(instance, num_slots, keep_all=True, objective=objective, held=held))
 

@@ -159,13 +159,33 @@ class MoldableData:
         return own, frozenset(found[-1])
 
     def run(self, j: int, w: int, p: int, start_s: float) -> Run:
-        """Return the run of a job that starts at a time in a way and placement."""
+        """Return the run of a job that starts at a time in a way and placement.
+
+        Parameters
+        ----------
+        j
+            Position of the job.
+        w
+            Position of the way among those of the job.
+        p
+            Position of the placement among those of the way.
+        start_s
+            When it starts, seconds; a multiple of the slot if there is one.
+        """
         job, way = self.instance.jobs[j], self.ways[j][w]
         tasks = way.placements[p].tasks
         return Run(job.id, way.configuration, start_s, self.end_of_run(way, start_s), tasks)
 
     def end_of_run(self, way: Way, start_s: float) -> float:
-        """Return when a run ends that starts at a time, seconds."""
+        """Return when a run ends that starts at a time, seconds.
+
+        Parameters
+        ----------
+        way
+            The way in which the job runs.
+        start_s
+            When it starts, seconds; a multiple of the slot if there is one.
+        """
         end_s, slot_s = start_s + way.hold_s, self.instance.slot_s
         if slot_s is not None:
             return round(end_s / slot_s) * slot_s

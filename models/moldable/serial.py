@@ -41,7 +41,15 @@ class Timeline:
         self.free = [capacity]
 
     def clash(self, start: float, end: float, amount: int) -> float | None:
-        """Return when the last clash of an amount between two times is over; None without one."""
+        """Return when the last clash of an amount between two times is over; None without one.
+
+        Parameters
+        ----------
+        start, end
+            The stretch of time in which it is wanted, seconds.
+        amount
+            What is wanted of the row, in its unit.
+        """
         k = bisect_left(self.since, end) - 1
         first = bisect_right(self.since, start) - 1
         free = self.free
@@ -52,7 +60,15 @@ class Timeline:
         return None
 
     def take(self, start: float, end: float, amount: int) -> None:
-        """Take an amount from start to end."""
+        """Take an amount from start to end.
+
+        Parameters
+        ----------
+        start, end
+            The stretch of time, seconds.
+        amount
+            What is taken of the row, in its unit.
+        """
         first, last = self._split(start), self._split(end)
         # The second cut lies behind the first, which stays where it is.
         for k in range(first, last):
@@ -110,7 +126,19 @@ class Serial:
         self._release = [float(r) for r in data.release]
 
     def earliest(self, j: int, w: int, use: Use, before: float = math.inf) -> float:
-        """Return the earliest start of a job in a way, seconds; infinite if not before a time."""
+        """Return the earliest start of a job in a way, seconds; infinite if not before a time.
+
+        Parameters
+        ----------
+        j
+            Position of the job.
+        w
+            Position of the way among those of the job.
+        use
+            The rows that its placement uses, and how much of each.
+        before
+            Time that the start has to be before, seconds.
+        """
         way = self.data.ways[j][w]
         slot_s = self.data.instance.slot_s
         start = self._release[j]
@@ -130,13 +158,36 @@ class Serial:
         return start
 
     def take(self, j: int, w: int, use: Use, start: float) -> None:
-        """Let a job run from a time on."""
+        """Let a job run from a time on.
+
+        Parameters
+        ----------
+        j
+            Position of the job.
+        w
+            Position of the way among those of the job.
+        use
+            The rows that its placement uses, and how much of each.
+        start
+            When it starts, seconds.
+        """
         end = self.data.end_of_run(self.data.ways[j][w], start)
         for row, amount in use:
             self.rows[row].take(start, end, amount)
 
     def best_placement(self, j: int, w: int, before: float = math.inf) -> tuple[float, int]:
-        """Return the earliest start of a job in a way, and the placement that has it."""
+        """Return the earliest start of a job in a way, and the placement that has it.
+
+        Parameters
+        ----------
+        j
+            Position of the job.
+        w
+            Position of the way among those of the job.
+        before
+            Time that the start has to be before, seconds; if none is, it is infinite
+            and the placement -1.
+        """
         best, at = before, -1
         for p, placement in enumerate(self.data.ways[j][w].placements):
             start = self.earliest(j, w, placement.use, best)

@@ -50,7 +50,15 @@ class Symmetry:
         return list(dict.fromkeys(self._of[task.host] for task in placement.tasks))
 
     def allows(self, j: int, placement: Placement) -> bool:
-        """Return whether a job may take a placement, all others named in order."""
+        """Return whether a job may take a placement, all others named in order.
+
+        Parameters
+        ----------
+        j
+            Position of the job.
+        placement
+            Where it would run.
+        """
         if not self.is_safe:
             return True
         hosts = self._hosts(placement)

@@ -74,7 +74,19 @@ def relaxation(data: PackingData) -> ArrayModel:
 def pattern_entries(
     data: PackingData, model: ArrayModel, c: int, pattern: Pattern
 ) -> tuple[list[int], list[float]]:
-    """Return the rows and values of the column y_cp of a pattern on a class of hosts."""
+    """Return the rows and values of the column y_cp of a pattern on a class of hosts.
+
+    Parameters
+    ----------
+    data
+        The numbered problem.
+    model
+        The relaxation whose rows are meant.
+    c
+        Position of the class of hosts.
+    pattern
+        Requests of each share on one GPU.
+    """
     first = model.rows["C5"].start + c * len(data.shares)
     held = [s for s, number in enumerate(pattern) if number]
     rows = [model.rows["C4"].start + c, *(first + s for s in held)]
@@ -82,7 +94,17 @@ def pattern_entries(
 
 
 def prices_of(data: PackingData, model: ArrayModel, duals: Array) -> Prices:
-    """Return the prices that the dual values of the relaxation's rows stand for."""
+    """Return the prices that the dual values of the relaxation's rows stand for.
+
+    Parameters
+    ----------
+    data
+        The numbered problem.
+    model
+        The relaxation.
+    duals
+        Dual values of its rows, shape (rows,); below 0 counts as 0.
+    """
     part = {name: np.maximum(duals[rows], 0.0) for name, rows in model.rows.items()}
     slot = part["C5"].reshape(len(data.members), len(data.shares))
     return Prices(part["C2"] / CORE, part["C3"] / GIB, part["C4"], slot)

@@ -31,6 +31,17 @@ def pricing(
     pattern; all integer. GPUs with patterns that are not in the list are left out, so this is a
     heuristic for the master; the proved bound does not use it.
 
+    Parameters
+    ----------
+    data
+        The numbered problem.
+    c
+        Position of the class of hosts.
+    worth
+        What a job of each kind is worth on it, less its prices, shape (kinds,).
+    gpu_patterns
+        Requests of each share on one GPU, of those known so far.
+
     Returns
     -------
     ArrayModel, array
@@ -83,7 +94,17 @@ def master(data: PackingData) -> ArrayModel:
 def pattern_entries(
     data: PackingData, c: int, pattern: HostPattern
 ) -> tuple[float, list[int], list[float]]:
-    """Return the worth, the rows and the values of the column of a pattern on a class of hosts."""
+    """Return the worth, the rows and the values of the column of a pattern on a class of hosts.
+
+    Parameters
+    ----------
+    data
+        The numbered problem.
+    c
+        Position of the class of hosts.
+    pattern
+        Each kind of job on a host, with their number.
+    """
     worth = sum(float(data.value[k]) * number for k, number in pattern)
     rows = [*(k for k, _ in pattern), len(data.jobs) + c]
     return worth, rows, [*(float(number) for _, number in pattern), 1.0]

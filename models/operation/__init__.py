@@ -67,7 +67,15 @@ from alloc.problems.operation.problem import OperationProblem
 
 
 def build_arrays(problem: OperationProblem, objective: str = "operation-cost") -> BuiltModel:
-    """Return the aggregated model as sparse arrays."""
+    """Return the aggregated model as sparse arrays.
+
+    Parameters
+    ----------
+    problem
+        One decision: jobs, nodes that run, and prices.
+    objective
+        `operation-cost` or `expected-operation-cost`.
+    """
     arrays = operation_arrays(operation_data(problem, objective))
     return BuiltModel(
         arrays.model,
@@ -77,7 +85,15 @@ def build_arrays(problem: OperationProblem, objective: str = "operation-cost") -
 
 
 def build_pyomo(problem: OperationProblem, objective: str = "operation-cost") -> BuiltModel:
-    """Return the model of nodes in Pyomo, for a few jobs and nodes."""
+    """Return the model of nodes in Pyomo, for a few jobs and nodes.
+
+    Parameters
+    ----------
+    problem
+        One decision: jobs, nodes that run, and prices.
+    objective
+        `operation-cost` or `expected-operation-cost`.
+    """
     from alloc.models.operation.pyomo_model import pyomo_model, read_plan
 
     data = operation_data(problem, objective)

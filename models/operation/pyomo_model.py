@@ -132,7 +132,17 @@ def pyomo_model(data: OperationData) -> PyomoModel:
 
 
 def read_plan(data: OperationData, model: pyo.ConcreteModel, values: Array) -> OperationPlan:
-    """Return the plan that the values of x state."""
+    """Return the plan that the values of x state.
+
+    Parameters
+    ----------
+    data
+        The numbered problem.
+    model
+        The Pyomo model whose set JNVG the values follow.
+    values
+        Values of x, shape (columns,), integers up to rounding.
+    """
     names = [(node, p) for p, pool in enumerate(data.problem.pools) for node in pool.nodes]
     on: dict[int, tuple[int, list[tuple[str, int]]]] = {}
     for (j, n, v, g), value in zip(model.JNVG, values, strict=True):

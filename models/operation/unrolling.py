@@ -27,7 +27,15 @@ Filled = tuple[int, int, list[Member]]
 
 
 def plan_of(arrays: OperationArrays, values: Array) -> OperationPlan:
-    """Return a plan whose cost is at most that of an integer solution of the aggregated model."""
+    """Return a plan whose cost is at most that of an integer solution of the aggregated model.
+
+    Parameters
+    ----------
+    arrays
+        The aggregated model.
+    values
+        Values of its columns, integers up to rounding.
+    """
     number = np.rint(values).astype(np.int64)
     chosen = np.flatnonzero(number > 0)
     leaders: list[tuple[int, int, int, int]] = []
@@ -66,7 +74,16 @@ def _slots(splits: dict[tuple[int, int], dict[int, int]], v: int, rest: int) -> 
 
 
 def name_nodes(data: OperationData, filled: Iterable[Filled]) -> OperationPlan:
-    """Return the plan of filled nodes; jobs that go on keep their node where they can."""
+    """Return the plan of filled nodes; jobs that go on keep their node where they can.
+
+    Parameters
+    ----------
+    data
+        The numbered problem.
+    filled
+        Of each node that is on: its pool, its type, and its jobs with their GPUs, by
+        position.
+    """
     problem = data.problem
     ordered = sorted(filled, key=lambda node: (node[0], node[1], sorted(node[2])))
     ids = [job.id for job in problem.jobs]
@@ -102,7 +119,15 @@ def _stays(
 
 
 def fill(data: OperationData, plan: OperationPlan) -> list[Filled]:
-    """Return the filled nodes of a plan that the checker finds sound."""
+    """Return the filled nodes of a plan that the checker finds sound.
+
+    Parameters
+    ----------
+    data
+        The numbered problem.
+    plan
+        A plan of this problem.
+    """
     problem = data.problem
     pool_of = {node: p for p, pool in enumerate(problem.pools) for node in pool.nodes}
     return [
@@ -119,6 +144,13 @@ def values_of(arrays: OperationArrays, plan: OperationPlan) -> Array:
     """Return values of the aggregated model for a plan, at most as dear as the plan.
 
     Followers whose way to run is left out of the model, because fewer GPUs do as well, take those.
+
+    Parameters
+    ----------
+    arrays
+        The aggregated model.
+    plan
+        A plan that the checker finds sound.
     """
     data = arrays.data
     parts = (arrays.kind, arrays.owner, arrays.type, arrays.gpus, arrays.rest)

@@ -34,7 +34,17 @@ def build_arrays(instance: Instance, objective: str, held: tuple[Held, ...] = ()
 def build(
     instance: Instance, level: WeightedSum, held: tuple[Held, ...] = ()
 ) -> tuple[Program, ArrayModel]:
-    """Return the program of a level and its arrays."""
+    """Return the program of a level and its arrays.
+
+    Parameters
+    ----------
+    instance
+        The problem.
+    level
+        The level of the goal to optimise.
+    held
+        Earlier levels, with the values that they must keep.
+    """
     facts = Facts(instance, (level, *(each.level for each in held)))
     program = Program(facts)
     measures = Measures(program)

@@ -13,6 +13,8 @@ from alloc.topology import Topology
 from alloc.topology.bandwidths import bandwidths_of
 
 _MAX_STEPS = 32
+"""Each width has rows of its own for every job, and clusters have a handful of kinds of link: more
+of them come from a table of measured numbers."""
 
 
 @dataclass(frozen=True)

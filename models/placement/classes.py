@@ -80,7 +80,17 @@ def _state(data: PlacementData, j: int) -> Hashable:
 
 
 def must_run(instance: Instance, job: Job, *, running: bool) -> bool:
-    """Return whether a job has to go on running."""
+    """Return whether a job has to go on running.
+
+    Parameters
+    ----------
+    instance
+        Says whether jobs may be evicted.
+    job
+        The job.
+    running
+        Whether it runs now.
+    """
     return running and not (job.preemptible and instance.allowed_moves.evict)
 
 

@@ -147,7 +147,15 @@ class PlacementData:
         return {self.instance.job_index[a.job]: a for a in self.instance.running}
 
     def levels_required(self, job: int, configuration: int) -> tuple[str, ...]:
-        """Return the levels of which one domain must hold the whole job, each once."""
+        """Return the levels of which one domain must hold the whole job, each once.
+
+        Parameters
+        ----------
+        job
+            Position of the job.
+        configuration
+            Position of the configuration among those of the job.
+        """
         its = self.instance.jobs[job]
         named = (its.placement.required, its.configurations[configuration].within)
         return tuple(dict.fromkeys(level for level in named if level is not None))

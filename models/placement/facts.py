@@ -262,7 +262,15 @@ class Facts:
         return limits
 
     def allocation(self, x: npt.NDArray[np.float64], y: Counts) -> Allocation:
-        """Return the allocation of gangs per way, shape (ways,), and tasks, shape (rows, hosts)."""
+        """Return the allocation of gangs per way, shape (ways,), and tasks, shape (rows, hosts).
+
+        Parameters
+        ----------
+        x
+            Gangs of each way, shape (ways,), integers up to rounding.
+        y
+            Tasks of each row on each host, shape (rows, hosts).
+        """
         counts = np.zeros((len(self.data.groups), self.instance.topology.num_hosts), dtype=np.int64)
         for k, ways in enumerate(self.ways_by_class):
             waiting = list(self.classes[k])

@@ -70,7 +70,7 @@ class Program:
         """Return the hosts on which tasks of a row may stand."""
         return np.flatnonzero(self.at[i] >= 0)
 
-    def by_domain(self, i: int, level: str) -> Iterator[tuple[int, Index]]:
+    def _by_domain(self, i: int, level: str) -> Iterator[tuple[int, Index]]:
         """Yield each domain of a level with the columns y of a row on its hosts."""
         hosts = self.hosts_of(i)
         domain = self.facts.domain(level)[hosts]
@@ -119,13 +119,13 @@ class Program:
         """Every level that must hold a gang: w counts the gangs in each domain."""
         for v, way in enumerate(self.facts.ways):
             for level in way.inside:
-                domains = sorted({k for i in way.rows for k, _ in self.by_domain(i, level)})
+                domains = sorted({k for i in way.rows for k, _ in self._by_domain(i, level)})
                 w = self.builder.columns(len(domains), self.facts.size(way.job_class))
                 self.builder.row("C4", [(w, 1.0), (int(self.x[v]), -1.0)], 0.0, 0.0)
                 column = dict(zip(domains, w, strict=True))
                 for i in way.rows:
                     count = self.facts.rows[i].count
-                    held = dict(self.by_domain(i, level))
+                    held = dict(self._by_domain(i, level))
                     for k in domains:
                         y = held.get(k, np.zeros(0, dtype=np.int64))
                         self.builder.row("C4", [(y, 1.0), (int(column[k]), -count)], 0.0, 0.0)
@@ -134,7 +134,7 @@ class Program:
         for i, row in enumerate(self.facts.rows):
             most = row.count * self.facts.size(self.facts.ways[row.way].job_class)
             for cut in self.facts.slices(row):
-                for _, y in self.by_domain(i, cut.level):
+                for _, y in self._by_domain(i, cut.level):
                     q = self.builder.columns(1, most // cut.size)
                     self.builder.row("C5", [(y, 1.0), (q, -cut.size)], 0.0, 0.0)
 
@@ -144,7 +144,7 @@ class Program:
                 held: dict[int, list[Index]] = {}
                 for i in way.rows:
                     if self.facts.rows[i].ruled:
-                        for k, y in self.by_domain(i, limit.level):
+                        for k, y in self._by_domain(i, limit.level):
                             held.setdefault(k, []).append(y)
                 for k, parts in held.items():
                     if k >= 0:
@@ -156,12 +156,12 @@ class Program:
             if affinity.kind != "together":
                 continue
             rows = [i for k in self._classes(affinity.jobs) for i in self._rows_of(k)]
-            domains = sorted({k for i in rows for k, _ in self.by_domain(i, affinity.level)})
+            domains = sorted({k for i in rows for k, _ in self._by_domain(i, affinity.level)})
             p = self.builder.columns(len(domains), 1.0)
             self.builder.row("C7", [(p, 1.0)], upper=1.0)
             column = dict(zip(domains, p, strict=True))
             for i in rows:
-                for k, y in self.by_domain(i, affinity.level):
+                for k, y in self._by_domain(i, affinity.level):
                     count = facts.rows[i].count
                     self.builder.row("C7", [(y, 1.0), (int(column[k]), -count)], upper=0.0)
 
@@ -186,7 +186,15 @@ class Program:
         return [i for v in self.facts.ways_by_class[k] for i in self.facts.ways[v].rows]
 
     def presence(self, k: int, level: str) -> Presence:
-        """Return the variables of the places in which a class of one job may be (C9)."""
+        """Return the variables of the places in which a class of one job may be (C9).
+
+        Parameters
+        ----------
+        k
+            Position of the class, which has one job.
+        level
+            Name of a level, as in `Topology.domain_of_host`.
+        """
         key = (k, level)
         if key in self._presence:
             return self._presence[key]
@@ -239,7 +247,15 @@ class Program:
             self.builder.row("C11", [(every, 1.0)], upper=budget)
 
     def values(self, x: Array, y: Index) -> Array:
-        """Return x and y as columns of the program; the others, which follow, are NaN."""
+        """Return x and y as columns of the program; the others, which follow, are NaN.
+
+        Parameters
+        ----------
+        x
+            Gangs of each way, shape (ways,).
+        y
+            Tasks of each row on each host, shape (rows, hosts).
+        """
         found = np.full(self.builder.num_columns, np.nan)
         found[self.x] = x
         found[self.y] = y[self.y_row, self.y_host]

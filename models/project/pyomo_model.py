@@ -24,7 +24,15 @@ _MAX_FLOWS = 200_000
 
 
 def build_pyomo(problem: ProjectProblem, objective: str = "makespan") -> BuiltModel:
-    """Return the model in Pyomo, by ids of activities; times in thousandths of the horizon."""
+    """Return the model in Pyomo, by ids of activities; times in thousandths of the horizon.
+
+    Parameters
+    ----------
+    problem
+        At most as many activities as a model of flows holds.
+    objective
+        Name of an objective of the family.
+    """
     data = ProjectData(problem, whole=True)
     n = data.num_activities
     if (n + 2) ** 2 * max(len(data.renewable), 1) > _MAX_FLOWS:

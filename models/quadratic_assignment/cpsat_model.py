@@ -22,7 +22,15 @@ _MAX_SCALE = 1e300
 
 
 def build_cpsat(problem: QuadraticAssignment, objective: str = "cost") -> BuiltModel:
-    """Return the model of one permutation."""
+    """Return the model of one permutation.
+
+    Parameters
+    ----------
+    problem
+        Flows and distances of at most a few dozen facilities.
+    objective
+        `cost`, the only one of the family.
+    """
     model = cp_model.CpModel()
     n = problem.size
     place = [model.new_int_var(0, n - 1, f"p[{i}]") for i in range(n)]

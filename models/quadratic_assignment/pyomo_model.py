@@ -17,6 +17,13 @@ def build_pyomo(problem: QuadraticAssignment, objective: str = "cost") -> BuiltM
 
     Distances are shifted to be at least 0 and flows
     split by sign, so that the linearisation, which wants costs of 0 or more, holds for all numbers.
+
+    Parameters
+    ----------
+    problem
+        Flows and distances of a handful of facilities.
+    objective
+        `cost`, the only one of the family.
     """
     n = problem.size
     a, b = problem.flow, problem.distance

@@ -66,13 +66,29 @@ from alloc.problems.quota_planning.problem import QuotaProblem
 
 
 def build_arrays(problem: QuotaProblem, objective: str = "") -> BuiltModel:
-    """Return the model as sparse arrays; of a fair goal that of the worst tenant."""
+    """Return the model as sparse arrays; of a fair goal that of the worst tenant.
+
+    Parameters
+    ----------
+    problem
+        Its goal says what is optimised.
+    objective
+        Not needed: the goal is part of the problem.
+    """
     layout = _layout(problem)
     return BuiltModel(array_model(layout), layout.plan, lambda plan: start_values(layout, plan))
 
 
 def build_pyomo(problem: QuotaProblem, objective: str = "") -> BuiltModel:
-    """Return the model in Pyomo; of a fair goal that of the worst tenant."""
+    """Return the model in Pyomo; of a fair goal that of the worst tenant.
+
+    Parameters
+    ----------
+    problem
+        Its goal says what is optimised.
+    objective
+        Not needed: the goal is part of the problem.
+    """
     from alloc.models.quota_planning.pyomo_model import pyomo_model
 
     layout = _layout(problem)

@@ -150,7 +150,15 @@ def _amounts(milli: Array) -> Array:
 
 
 def start_values(layout: QuotaLayout, plan: QuotaPlan) -> Array:
-    """Return the integers of a plan for a warm start; what is continuous is left to the solver."""
+    """Return the integers of a plan for a warm start; what is continuous is left to the solver.
+
+    Parameters
+    ----------
+    layout
+        The variables of the model.
+    plan
+        A plan of the problem.
+    """
     data, problem, at = layout.data, layout.data.problem, layout.starts
     quota = plan.quota_milli(problem) / MILLI
     served = plan.served_milli(problem) / MILLI
@@ -172,6 +180,15 @@ def guaranteed(data: QuotaData, quota: Array, served: Array) -> Array:
 
     Where a goal does not mind, a solution may leave a guaranteed GPU unused or with another tenant
     of the cohort; giving it back changes no total for the worse.
+
+    Parameters
+    ----------
+    data
+        The numbered problem.
+    quota
+        GPUs that each tenant is guaranteed, shape (tenants, types).
+    served
+        GPUs that each tenant gets, shape (outcomes, tenants, types).
     """
     base = np.minimum(data.demand, quota)
     found = np.maximum(served, base)
@@ -186,7 +203,19 @@ def guaranteed(data: QuotaData, quota: Array, served: Array) -> Array:
 
 
 def always_met(data: QuotaData, k: int, i: int, g: int) -> bool:
-    """Return whether every quota that a tenant may get guarantees it this demand."""
+    """Return whether every quota that a tenant may get guarantees it this demand.
+
+    Parameters
+    ----------
+    data
+        The numbered problem.
+    k
+        Position of the outcome.
+    i
+        Position of the tenant.
+    g
+        Position of the GPU type.
+    """
     return bool(data.least[i, g] * data.step >= data.demand[k, i, g])
 
 

@@ -14,7 +14,15 @@ from alloc.models.timed import TimedModel
 
 
 def concrete_model(data: QuotaData, extra: Extra) -> pyo.ConcreteModel:
-    """Return the integer program of a problem, or of one level of a fair goal."""
+    """Return the integer program of a problem, or of one level of a fair goal.
+
+    Parameters
+    ----------
+    data
+        The numbered problem.
+    extra
+        The level of a fair goal, and what else a solve adds.
+    """
     problem, layout = data.problem, QuotaLayout(data, extra)
     goal, u = problem.goal, data.step
     tenants, types = range(layout.tenants), range(layout.types)

@@ -67,7 +67,15 @@ class DomainTree:
         return tuple(found[::-1])
 
     def children(self, level: int, domain: int) -> list[int]:
-        """Return the domains of the next level inside a domain."""
+        """Return the domains of the next level inside a domain.
+
+        Parameters
+        ----------
+        level
+            Position of a level, not the last one.
+        domain
+            Number of a domain of this level.
+        """
         return np.flatnonzero(self.parent[level + 1] == domain).tolist()
 
 
@@ -246,6 +254,16 @@ class CountProblem:
 
         Stage by stage, cells stay in the domain where the stage before had them as far as the
         counts allow: at a boundary that is not cut, all of them.
+
+        Parameters
+        ----------
+        x
+            Cells of each stage in each domain, of every level: shape (domains, stages)
+            each.
+        tensor
+            Degree of tensor parallelism, 1 or more.
+        data
+            Degree of data parallelism, 1 or more.
         """
         grid = np.zeros((self.stages, data, tensor), dtype=np.int64)
         free = [gpus.tolist() for gpus in self.domains.gpus]
@@ -295,6 +313,14 @@ class CountProblem:
 
 
 def boundary_seconds(tree: CommunicationTree, parallelism: Parallelism) -> tuple[float, ...]:
-    """Return the seconds of one transfer between stages that meet at each level."""
+    """Return the seconds of one transfer between stages that meet at each level.
+
+    Parameters
+    ----------
+    tree
+        The levels of the cluster, with their latency and bandwidth.
+    parallelism
+        Says how many bytes go from stage to stage.
+    """
     seconds = tree.latency_s + parallelism.pipeline_bytes / (tree.bandwidth_gb_per_s * GB)
     return tuple(seconds.tolist())

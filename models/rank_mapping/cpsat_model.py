@@ -83,7 +83,15 @@ def cpsat_counts(problem: CountProblem, known: tuple[int, ...] | None = None) ->
 
 
 def counts_of(problem: CountProblem, values: Array) -> Counts:
-    """Return x of all levels from the values of the model's variables."""
+    """Return x of all levels from the values of the model's variables.
+
+    Parameters
+    ----------
+    problem
+        The data of the count model.
+    values
+        Values of its variables, integers up to rounding.
+    """
     found: Counts = []
     start = 0
     for parent in problem.domains.parent[: problem.open_levels]:

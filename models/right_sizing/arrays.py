@@ -52,7 +52,19 @@ def extensive(
     blocks: Blocks | None = None,
     unit: float = 1.0,
 ) -> Extensive:
-    """Return the extensive form of a problem, with money in units of `unit`."""
+    """Return the extensive form of a problem, with money in units of `unit`.
+
+    Parameters
+    ----------
+    data
+        The numbered problem.
+    first
+        The first stage; None to build it.
+    blocks
+        The blocks of the second stage; None to build them.
+    unit
+        Money in a unit of the objective, above 0, in the currency of the problem.
+    """
     first = first_stage(data) if first is None else first
     blocks = Blocks(data) if blocks is None else blocks
     scenarios, quarters = data.demand.shape[:2]
@@ -139,7 +151,15 @@ def _budget_rows(
 
 
 def build_arrays(problem: PlanningProblem, objective: str = "cost") -> BuiltModel:
-    """Return the extensive form as sparse arrays, with the way back to a plan."""
+    """Return the extensive form as sparse arrays, with the way back to a plan.
+
+    Parameters
+    ----------
+    problem
+        Its goal says what is optimised.
+    objective
+        `cost`, the only one of the family.
+    """
     data = SizingData(problem)
     form = extensive(data)
 

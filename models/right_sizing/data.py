@@ -305,12 +305,28 @@ class SizingData:
         return offer.price * self.host_unit if offer.terms == "reserved" else 0.0
 
     def order_cost(self, group: int, quarter: int) -> float:
-        """Money for a host when it is ordered, 0 for reservations."""
+        """Money for a host when it is ordered, 0 for reservations.
+
+        Parameters
+        ----------
+        group
+            Position of the host group.
+        quarter
+            Quarter of the order, from 0.
+        """
         offer = self.offer(self.host_groups[group])
         return offer.price * self.host_unit if offer.terms == "purchase" else 0.0
 
     def residual(self, group: int, quarter: int) -> float:
-        """Return what a host ordered in a quarter is worth at the end of the plan."""
+        """Return what a host ordered in a quarter is worth at the end of the plan.
+
+        Parameters
+        ----------
+        group
+            Position of the host group.
+        quarter
+            Quarter of the order, from 0.
+        """
         offer = self.offer(self.host_groups[group])
         if offer.terms != "purchase":
             return 0.0
@@ -319,7 +335,15 @@ class SizingData:
         return offer.price * self.host_unit * offer.residual_fraction * share
 
     def in_service(self, group: int, quarter: int) -> range:
-        """Return the quarters in which a host ordered in a quarter is in service."""
+        """Return the quarters in which a host ordered in a quarter is in service.
+
+        Parameters
+        ----------
+        group
+            Position of the host group.
+        quarter
+            Quarter of the order, from 0.
+        """
         offer = self.offer(self.host_groups[group])
         first = quarter + offer.lead_time_quarters
         return range(first, min(first + offer.service_quarters, self.num_quarters))
@@ -356,7 +380,15 @@ class SizingData:
         return np.asarray(need.max(axis=(0, 3), initial=0.0).T + self.max_margin(False))
 
     def margin_of(self, pool: int, spot: bool) -> int:
-        """Return the position of a pool among those with a margin."""
+        """Return the position of a pool among those with a margin.
+
+        Parameters
+        ----------
+        pool
+            Position of the pool.
+        spot
+            Whether its spot part is meant.
+        """
         return self.with_margin.index((pool, spot))
 
     def margins_kept(self, sent: Array) -> Array:

@@ -1,7 +1,6 @@
 """The Pyomo model of right-sizing: the extensive form in Pyomo, as the page of mathematics has it.
 
-It goes from the planning types straight to the formulas, in jobs per hour and with an energy
-variable for every kind of host, and shares with the arrays only the bands and the headroom.
+In jobs per hour, with energy by kind of host; only bands and headroom are those of the arrays.
 """
 
 from __future__ import annotations
@@ -35,15 +34,20 @@ _PROBABILITY = 1e-9
 def pyomo_model(problem: PlanningProblem) -> Any:
     """Return the Pyomo ``ConcreteModel`` of a planning problem, to read, extend and solve.
 
-    What is below the tolerance of a solver, 1e-6 in most, is 0 to it. Here jobs are counted per
-    hour, so classes that come less often may go unserved, and the checker refuses such a plan; the
-    arrays, which `alloc.solve` takes, count what runs of them in units of their own.
+    What is below the tolerance of a solver, 1e-6 in most, is 0 to it. Jobs count per hour here, so
+    rare classes may go unserved and the checker refuses the plan; arrays have their own units.
     """
     return _Formulas(problem).build()
 
 
 def build_pyomo(problem: PlanningProblem, objective: str = "cost") -> BuiltModel:
-    """Return the extensive form in Pyomo, with the way back to a plan."""
+    """Return the extensive form in Pyomo, with the way back to a plan.
+
+    Parameters
+    ----------
+    problem, objective
+        The problem, whose goal says what is optimised; the only objective is `cost`.
+    """
     formulas = _Formulas(problem)
     model = formulas.build()
     parts = (model.x, model.v, model.d, model.a, model.r)

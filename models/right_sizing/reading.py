@@ -89,7 +89,17 @@ def _serve_the_rest(data: SizingData, blocks: Blocks, running: Array) -> None:
 
 
 def read_orders(data: SizingData, first: FirstStage, values: Array) -> Iterator[Order]:
-    """Return the orders of the values of a first stage, integers up to rounding."""
+    """Return the orders of the values of a first stage, integers up to rounding.
+
+    Parameters
+    ----------
+    data
+        The numbered problem.
+    first
+        The columns of the first stage.
+    values
+        Their values, integers up to rounding.
+    """
     problem = data.problem
     for k, group in enumerate(data.host_groups):
         offer, site = data.offer(group).name, problem.sites[group.site].name

@@ -56,6 +56,16 @@ def array_model(data: RoundData) -> ArrayModel:
 def build_arrays(
     instance: Instance, objective: str, conflicts: tuple[Conflict, ...] = ()
 ) -> BuiltModel:
-    """Build the first slot of an instance as arrays, with what its hosts do not hold together."""
+    """Build the first slot of an instance as arrays, with what its hosts do not hold together.
+
+    Parameters
+    ----------
+    instance
+        Needs a slot; the jobs that have arrived at 0 take part.
+    objective
+        Name of an objective of a round.
+    conflicts
+        What the hosts do not hold together, as far as it is known.
+    """
     data = round_data(instance, objective, conflicts)
     return built_model(data, array_model(data), partial(build_arrays, instance, objective))

@@ -52,6 +52,16 @@ def cp_sat_model(data: RoundData) -> CpSatModel:
 def build_cpsat(
     instance: Instance, objective: str, conflicts: tuple[Conflict, ...] = ()
 ) -> BuiltModel:
-    """Build the first slot of an instance as a CP-SAT model; see `build_arrays`."""
+    """Build the first slot of an instance as a CP-SAT model; see `build_arrays`.
+
+    Parameters
+    ----------
+    instance
+        Needs a slot; the jobs that have arrived at 0 take part.
+    objective
+        Name of an objective of a round.
+    conflicts
+        What the hosts do not hold together, as far as it is known.
+    """
     data = round_data(instance, objective, conflicts)
     return built_model(data, cp_sat_model(data), partial(build_cpsat, instance, objective))

@@ -206,6 +206,15 @@ def round_data(
     """Return the data of an instance's first slot: the jobs that have arrived at 0.
 
     The parameters are those of `make_round_data`.
+
+    Parameters
+    ----------
+    instance
+        Needs a slot.
+    objective
+        Name of an objective of a round.
+    conflicts, keep_all
+        As in `make_round_data`.
     """
     slot_s = require_slot(instance)
     jobs = tuple(job for job in instance.jobs if job.arrival_s == 0)
@@ -318,7 +327,20 @@ class Fronts:
         tables: dict[TableKey, tuple[Configuration, ...]],
         options: tuple[bool, bool],
     ) -> bool:
-        """Return whether they are those of some tables on a cluster."""
+        """Return whether they are those of some tables on a cluster.
+
+        Parameters
+        ----------
+        topology
+            The cluster.
+        quotas
+            GPU quota of each tenant, milli-GPU.
+        tables
+            The tables by identity and by the tenant whose quota their use counts
+            against, or None.
+        options
+            Whether hosts count, and whether dominated configurations stay.
+        """
         # These tables are kept, so an identity found among them is that of the very same table.
         same = self.topology is topology and self.options == options
         return same and self.tables.keys() == tables.keys() and self.quotas == quotas

@@ -84,6 +84,15 @@ def build_pyomo(
     """Build the first slot of an instance as a Pyomo model; see `build_arrays`.
 
     It holds every configuration: a constraint of one's own may forbid what dominates another.
+
+    Parameters
+    ----------
+    instance
+        Needs a slot; the jobs that have arrived at 0 take part.
+    objective
+        Name of an objective of a round.
+    conflicts
+        What the hosts do not hold together, as far as it is known.
     """
     data = round_data(instance, objective, conflicts, keep_all=True)
     model = concrete_model(data)

@@ -40,7 +40,17 @@ def sense_of(objective: str) -> Sense:
 
 
 def costs(data: SharingData, columns: Sequence[Column], objective: str) -> Array:
-    """Return the coefficients of an objective for z, y and x."""
+    """Return the coefficients of an objective for z, y and x.
+
+    Parameters
+    ----------
+    data
+        The numbered problem.
+    columns
+        The columns x: each a pattern on a group of GPUs.
+    objective
+        Name of an objective of the family.
+    """
     z = np.zeros(len(data.options))
     x = np.zeros(len(columns))
     if objective == "weight_placed":
@@ -101,7 +111,7 @@ def array_model(
     max_z = np.array([len(data.classes[k].members) for k, _ in data.options], dtype=float)
     lowest = np.zeros(len(max_z))
     if all_run:
-        ruled = set(rules_options(data, all_run).tolist())
+        ruled = set(_rules_options(data, all_run).tolist())
         lowest = np.where([k in ruled for k, _ in data.options], 0.0, max_z)
     max_x = np.array([len(data.groups[column.group].gpus) for column in columns], dtype=float)
     z = builder.columns(len(max_z), max_z, lowest)
@@ -118,7 +128,7 @@ def array_model(
     return builder.model(sense_of(objective), cost=costs(data, columns, objective))
 
 
-def rules_options(data: SharingData, all_run: bool) -> Whole:
+def _rules_options(data: SharingData, all_run: bool) -> Whole:
     """Return the classes with a row (C1): for one with a single option the limits of z say it.
 
     Thousands of jobs of different weight would otherwise be thousands of rows. While patterns are
@@ -152,7 +162,7 @@ def _add_rows(
     group_of = np.array([column.group for column in columns], dtype=np.int64)
     class_of = np.array([group.host_class for group in data.groups], dtype=np.int64)
 
-    ruled = rules_options(data, all_run)
+    ruled = _rules_options(data, all_run)
     position = np.full(len(data.classes), -1)
     position[ruled] = np.arange(len(ruled))
     row_of = position[np.array([k for k, _ in data.options], dtype=np.int64)]
@@ -211,7 +221,15 @@ def require_listed(data: SharingData) -> None:
 
 
 def build_arrays(instance: Instance, objective: str) -> BuiltModel:
-    """Build an instance as arrays, host by host."""
+    """Build an instance as arrays, host by host.
+
+    Parameters
+    ----------
+    instance
+        Its patterns must be few enough to list.
+    objective
+        Name of an objective of the family.
+    """
     data = sharing_data(instance, aggregate=False)
     require_listed(data)
     columns = listed_columns(data)

@@ -232,7 +232,19 @@ def _layouts_by_counts(
 
 
 def layout_of(gpu_type: str, sizes: Sequence[Size], counts: Counts, state: Layout) -> Layout:
-    """Return a layout with (at least) so many instances that is nearest to a GPU's present one."""
+    """Return a layout with (at least) so many instances that is nearest to a GPU's present one.
+
+    Parameters
+    ----------
+    gpu_type
+        Name of the GPU type, one that MIG can cut.
+    sizes
+        The sizes of requests; only those of MIG profiles count here.
+    counts
+        How many of each size, in their order.
+    state
+        The present layout of the GPU.
+    """
     number = {size.profile: n for n, size in zip(counts, sizes, strict=True) if size.profile}
     names = tuple(sorted(number))
     return _layouts_by_counts(gpu_type, names, state)[0][tuple(number[name] for name in names)]
@@ -243,6 +255,15 @@ def mig_patterns(gpu_type: str | None, sizes: Sequence[Size], state: Layout) -> 
 
     Those that fit beside the present instances are free; of the others, which cut the GPU anew,
     only what no free one offers.
+
+    Parameters
+    ----------
+    gpu_type
+        Name of the GPU type; without one there are no patterns.
+    sizes
+        The sizes of requests; only those of MIG profiles count here.
+    state
+        The present layout of the GPU.
     """
     if gpu_type is None or not any(size.profile for size in sizes):
         return []

@@ -21,7 +21,15 @@ from alloc.units import MILLI
 
 
 def concrete_model(data: SharingData, objective: str) -> pyo.ConcreteModel:
-    """Return the integer program of a problem whose patterns are all listed."""
+    """Return the integer program of a problem whose patterns are all listed.
+
+    Parameters
+    ----------
+    data
+        The numbered problem.
+    objective
+        Name of an objective of the family.
+    """
     model = TimedModel("sharing")
     n = [len(job_class.members) for job_class in data.classes]
     columns = listed_columns(data)
@@ -129,7 +137,15 @@ def _relation(left: object, right: float, *, equal: bool = False) -> object:
 
 
 def build_pyomo(instance: Instance, objective: str) -> BuiltModel:
-    """Build an instance as a Pyomo model, host by host."""
+    """Build an instance as a Pyomo model, host by host.
+
+    Parameters
+    ----------
+    instance
+        Its patterns must be few enough to list.
+    objective
+        Name of an objective of the family.
+    """
     data = sharing_data(instance, aggregate=False)
     require_listed(data)
     model = concrete_model(data, objective)

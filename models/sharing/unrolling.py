@@ -40,12 +40,8 @@ class Task:
 
     Parameters
     ----------
-    owner
-        Position of the job among those chosen.
-    role
-        Its role.
-    item
-        Its kind.
+    owner, role, item
+        Position of the job among those chosen; role and kind of the task.
     home
         Where it runs now, if it does: host, GPU and start (-1 where there is none), or None.
     """
@@ -78,14 +74,30 @@ class Unrolled:
 def allocation_of(
     data: SharingData, columns: Sequence[tuple[int, Pattern]], values: Array
 ) -> Allocation | None:
-    """Return the allocation of integer values, or None when a task finds no host."""
+    """Return the allocation of integer values, or None when a task finds no host.
+
+    Parameters
+    ----------
+    data
+        The numbered problem.
+    columns
+        Group of GPUs and pattern of each column x.
+    values
+        Values of z, y and x, integers up to rounding.
+    """
     unrolled = unroll(data, columns, values)
     return None if unrolled.left else to_allocation(data, unrolled)
 
 
 @collector_paused()
 def to_allocation(data: SharingData, unrolled: Unrolled) -> Allocation:
-    """Return the allocation of the jobs all of whose tasks are placed."""
+    """Return the allocation of the jobs all of whose tasks are placed.
+
+    Parameters
+    ----------
+    data, unrolled
+        The numbered problem, and its jobs that run with the places of their tasks.
+    """
     of_job: dict[int, list[tuple[Task, Slot]]] = {}
     for pair in unrolled.placed:
         of_job.setdefault(pair[0].owner, []).append(pair)

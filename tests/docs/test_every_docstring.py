@@ -18,6 +18,8 @@ ROOT = Path(__file__).parents[2]
 FOLDERS = ("alloc", "models", "instances")
 COMMANDS = re.compile(r"\.(command|callback|get|post|put|delete|api_route|head)\(|overload|setter")
 """What decorates a command or a route: its parameters carry their help themselves."""
+OPTIONS = re.compile(r"(Option|_option|Argument|typer\.Context)\b")
+"""What parameters of commands are annotated with that have a help of their own, or need none."""
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -74,6 +76,13 @@ def explained(function: Function, owner: ast.ClassDef | None, module: ast.Module
     return set().union(*(named(doc) for doc in docs))
 
 
+def is_option(function: Function, parameter: ast.arg) -> bool:
+    """Return whether a parameter is an option or argument of a command, which has its own help."""
+    annotation = parameter.annotation
+    is_command = function.name.endswith("_command") and annotation is not None
+    return is_command and bool(OPTIONS.search(ast.unparse(annotation)))
+
+
 def unexplained(module: ast.Module) -> dict[str, list[str]]:
     """The parameters of a module that nobody explains, by function."""
     missing = {}
@@ -90,8 +99,10 @@ def unexplained(module: ast.Module) -> dict[str, list[str]]:
             given = function.args
             every = [*given.posonlyargs, *given.args, *given.kwonlyargs]
             is_method = owner is not None and "staticmethod" not in decorators
-            names = {a.arg for a in every[int(is_method) :] if not a.arg.startswith("_")}
-            left = names - explained(function, owner, module)
+            own = [a for a in every[int(is_method) :] if not a.arg.startswith("_")]
+            names = {a.arg for a in own}
+            left = {a.arg for a in own if not is_option(function, a)}
+            left -= explained(function, owner, module)
             if len(names) >= 2 and left:
                 where = f"{owner.name}.{function.name}" if owner else function.name
                 missing[where] = sorted(left)
@@ -164,6 +175,8 @@ NAME = "no number"
 def one(alone): ...
 def two(shared, other): ...
 def _hidden(first, second): ...
+def go_command(first: Annotated[int, typer.Option(help="")], second: JsonOption, third): ...
+def plain(first: ReplicaOption, second: int): ...
 class Some:
     @staticmethod
     def three(first, shared): ...
@@ -177,5 +190,10 @@ class Some:
             Both.
         """
 '''
-    assert unexplained(ast.parse(text)) == {"two": ["other"], "Some.three": ["first"]}
+    assert unexplained(ast.parse(text)) == {
+        "two": ["other"],
+        "go_command": ["third"],
+        "plain": ["first", "second"],
+        "Some.three": ["first"],
+    }
     assert bare_constants(text) == ["BARE"]

@@ -1,6 +1,23 @@
 """Pieces that charts are made of: scales, grids, texts and legends, as SVG.
 
 Every text is escaped here: names come from documents of anybody's.
+
+Parameters
+----------
+x, y
+    Place in the picture, from its upper left corner, in units of its `WIDTH`.
+words
+    What is written.
+kind
+    Class in the style sheet.
+scale
+    The scale.
+left
+    Where the plot begins, from the left.
+head
+    Where the plot begins, from above.
+unit
+    Unit of the scale.
 """
 
 from __future__ import annotations
@@ -17,10 +34,13 @@ COLOURS = 6
 PLOT = 200.0
 """Height of a chart's plot, unless it has rows."""
 
+# In units of `WIDTH`: a line of words above a plot, the margin right of it, the height of an entry
+# in a legend, and the width of a letter, on average, in the font of the style sheet.
 LINE = 28.0
 RIGHT = 14.0
 _SWATCH = 22.0
 _LETTER = 7.2
+# Letters of a label, and of one before a row: longer ones would take the width from the plot.
 _MAX_LETTERS = 30
 _MAX_ROW_LETTERS = 38
 
@@ -57,28 +77,56 @@ class Scale:
 
 
 def picture(alternative: str, height: float, parts: Iterable[Markup]) -> Markup:
-    """Return a chart; `alternative` is what it says for those who cannot see it."""
+    """Return a chart; `alternative` is what it says for those who cannot see it.
+
+    Parameters
+    ----------
+    alternative
+        What the chart says to those who cannot see it.
+    height
+        Height of the picture, in units of its `WIDTH`.
+    parts
+        What is in it, as SVG; what is later lies on top.
+    """
     return Markup(
         '<svg class="chart" viewBox="0 0 {} {}" role="img" aria-label="{}">{}</svg>'
     ).format(number(WIDTH), number(height), alternative, Markup("").join(parts))
 
 
 def text(x: float, y: float, words: str, anchor: str = "start") -> Markup:
-    """Return a text; `anchor` is ``start``, ``middle`` or ``end``."""
+    """Return a text; `anchor` is ``start``, ``middle`` or ``end``.
+
+    Parameters
+    ----------
+    anchor
+        Which end of the text is at the place.
+    """
     return Markup('<text x="{}" y="{}" text-anchor="{}">{}</text>').format(
         number(x), number(y), anchor, words
     )
 
 
 def rectangle(x: float, y: float, width: float, height: float, kind: str, words: str) -> Markup:
-    """Return a bar that says what it is when it is pointed at."""
+    """Return a bar that says what it is when it is pointed at.
+
+    Parameters
+    ----------
+    width, height
+        Size, 0 or more.
+    """
     return Markup(
         '<rect class="{}" x="{}" y="{}" width="{}" height="{}"><title>{}</title></rect>'
     ).format(kind, number(x), number(y), number(width), number(height), words)
 
 
 def line(kind: str, x1: float, y1: float, x2: float, y2: float) -> Markup:
-    """Return a straight line."""
+    """Return a straight line.
+
+    Parameters
+    ----------
+    x1, y1, x2, y2
+        Both ends.
+    """
     return Markup('<line class="{}" x1="{}" y1="{}" x2="{}" y2="{}"/>').format(
         kind, number(x1), number(y1), number(x2), number(y2)
     )
@@ -97,7 +145,15 @@ def horizontal_grid(scale: Scale, left: float, head: float, unit: str) -> list[M
 def vertical_grid(
     scale: Scale, left: float, head: float, height: float, unit: str, lines: bool = True
 ) -> list[Markup]:
-    """Return the lines and words of a scale at the bottom, with its unit under it."""
+    """Return the lines and words of a scale at the bottom, with its unit under it.
+
+    Parameters
+    ----------
+    height
+        Height of the plot.
+    lines
+        Whether lines are drawn, beside the words.
+    """
     across, foot = scale.across(left), head + height
     parts = [text((left + WIDTH - RIGHT) / 2, foot + 36, unit, "middle")]
     for tick, words in zip(scale.ticks, scale.words, strict=True):
@@ -137,7 +193,13 @@ def colour(position: int) -> str:
 
 
 def cut(words: str, room: float | None = None) -> str:
-    """Return words short enough for a label, or for so much room."""
+    """Return words short enough for a label, or for so much room.
+
+    Parameters
+    ----------
+    room
+        Width for the words; None for that of a usual label.
+    """
     most = _MAX_LETTERS if room is None else max(int(room / _LETTER), 1)
     return words if len(words) <= most else words[: max(most - 1, 1)] + "\N{HORIZONTAL ELLIPSIS}"
 

@@ -1,4 +1,14 @@
-"""Charts: small SVG drawings without colours of their own; the page's style sheet gives them."""
+"""Charts: small SVG drawings without colours of their own; the page's style sheet gives them.
+
+Parameters
+----------
+alternative
+    What the chart says to those who cannot see it.
+unit
+    Unit of the values, written at the scale.
+units
+    Units of time, or of what is across, and of the values.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +23,7 @@ from alloc.server.pages.canvas import PLOT, RIGHT, WIDTH, Scale
 
 MAX_ROWS = 60
 """Rows of a chart that can still be read; the table beside it has all."""
-_ROW = 26.0
+_ROW = 26.0  # height of a row, in units of `WIDTH`: a bar, with a label of one line beside it
 
 Spans = Sequence[tuple[float, float, str]]
 """From when to when, and what."""
@@ -47,7 +57,17 @@ def bars(
     *,
     stacked: bool = False,
 ) -> Markup:
-    """Return upright bars: for each category those of all series, beside or on each other."""
+    """Return upright bars: for each category those of all series, beside or on each other.
+
+    Parameters
+    ----------
+    categories
+        Words below the bars.
+    series
+        Values of each colour, one for each category.
+    stacked
+        Whether bars of a category stand on each other.
+    """
     found = [value for one in series for value in (*one.values, *one.low, *one.high)]
     known = [value for value in found if math.isfinite(value)]
     if stacked:
@@ -80,6 +100,13 @@ def dots(
     """Return a dot with its range (label, value, low, high) in each row, and a line to reach.
 
     What reaches it is a disc, what does not a diamond, so that colours need not be told apart.
+
+    Parameters
+    ----------
+    rows
+        Label, value, and the ends of its range; the first `MAX_ROWS` are drawn.
+    reference
+        The value to reach.
     """
     rows = rows[:MAX_ROWS]
     ends = [value for row in rows for value in row[1:] if math.isfinite(value)]
@@ -99,7 +126,13 @@ def dots(
 
 
 def gantt(alternative: str, rows: Sequence[tuple[str, Spans]], unit: str) -> Markup:
-    """Return bars over time in rows, each with its label."""
+    """Return bars over time in rows, each with its label.
+
+    Parameters
+    ----------
+    rows
+        Label and stretches of each row; the first `MAX_ROWS` are drawn.
+    """
     rows = rows[:MAX_ROWS]
     scale = Scale(0.0, max([0.0, *(end for _, spans in rows for _, end, _ in spans)]))
     left, height = canvas.margin(row[0] for row in rows), len(rows) * _ROW
@@ -121,7 +154,15 @@ def steps(
     capacity: float | None,
     units: tuple[str, str],
 ) -> Markup:
-    """Return an area of steps: each value holds from its time to that of the next point."""
+    """Return an area of steps: each value holds from its time to that of the next point.
+
+    Parameters
+    ----------
+    points
+        Time and value, in order of time; at least one.
+    capacity
+        Value of a line above the area; None for no line.
+    """
     values = Scale(0.0, max([capacity or 0.0, *(value for _, value in points)]))
     times = Scale(0.0, max([0.0, *(moment for moment, _ in points)]))
     left, head = values.margin, canvas.LINE
@@ -141,7 +182,13 @@ def steps(
 def curve(
     alternative: str, points: Sequence[tuple[float, float, float]], units: tuple[str, str]
 ) -> Markup:
-    """Return points (x, bound, found) joined by a line, with what is not decided between."""
+    """Return points (x, bound, found) joined by a line, with what is not decided between.
+
+    Parameters
+    ----------
+    points
+        Place across, bound and value; at least one.
+    """
     xs = [point[0] for point in points]
     ys = [value for point in points for value in point[1:] if math.isfinite(value)]
     across_scale = Scale(min(xs), max(xs))

@@ -29,7 +29,15 @@ _UNITS = ((86_400.0, "days"), (3600.0, "hours"), (60.0, "minutes"), (1.0, "secon
 
 
 def solve_view(result: Document, instance: Instance | None) -> View:
-    """Return what a solve shows."""
+    """Return what a solve shows.
+
+    Parameters
+    ----------
+    result
+        The result document.
+    instance
+        What was asked; None where it is not at hand.
+    """
     certificate = result["certificate"]
     unit = "" if instance is None else _unit_of(certificate, instance)
     verdict, tone = verdict_of(certificate, unit)
@@ -54,7 +62,15 @@ def solve_view(result: Document, instance: Instance | None) -> View:
 
 
 def place_view(placement: Document, instance: Instance | None) -> View:
-    """Return what a placement shows."""
+    """Return what a placement shows.
+
+    Parameters
+    ----------
+    placement
+        The result document of a placement.
+    instance
+        What was asked; None where it is not at hand.
+    """
     result = placement["result"]
     view = solve_view(result, instance)
     name = "an instance" if instance is None else instance.name
@@ -163,7 +179,17 @@ def compare_view(comparison: Document) -> View:
 
 
 def schedule_scenario(name: str, result: Document, instance: Instance | None) -> Scenario:
-    """Return an answer about a cluster to hold against others."""
+    """Return an answer about a cluster to hold against others.
+
+    Parameters
+    ----------
+    name
+        What to call it.
+    result
+        The result document.
+    instance
+        What was asked; None where it is not at hand.
+    """
     certificate = result["certificate"]
     gap = gap_of(certificate)
     facts = {

@@ -91,7 +91,15 @@ class Scenario:
 
 
 def spoken(caption: str, table: Table) -> str:
-    """Return what a chart says to those who cannot see it: its caption, and short tables whole."""
+    """Return what a chart says to those who cannot see it: its caption, and short tables whole.
+
+    Parameters
+    ----------
+    caption
+        A sentence about the chart.
+    table
+        What the chart shows, in numbers.
+    """
     if len(table.rows) > 8:
         return f"{caption} The table has the numbers."
     rows = "; ".join(
@@ -103,7 +111,15 @@ def spoken(caption: str, table: Table) -> str:
 
 
 def certificate_facts(certificate: Document, unit: str = "") -> list[tuple[str, str]]:
-    """Return what a certificate says, as pairs of word and value."""
+    """Return what a certificate says, as pairs of word and value.
+
+    Parameters
+    ----------
+    certificate
+        A certificate as JSON.
+    unit
+        Unit of its objective; empty for none.
+    """
     after = f" {unit}" if unit else ""
     rows = [("status", str(certificate["status"]).replace("_", " "))]
     value, bound = certificate.get("objective"), number_of(certificate.get("bound"))
@@ -129,7 +145,15 @@ def certificate_facts(certificate: Document, unit: str = "") -> list[tuple[str, 
 
 
 def verdict_of(certificate: Document, unit: str = "") -> tuple[str, Tone]:
-    """Return in a sentence what a certificate proves."""
+    """Return in a sentence what a certificate proves.
+
+    Parameters
+    ----------
+    certificate
+        A certificate as JSON.
+    unit
+        Unit of its objective; empty for none.
+    """
     status, value = certificate["status"], certificate.get("objective")
     after = f" {unit}" if unit else ""
     name = str(certificate["objective_name"]).replace("_", " ")

@@ -81,7 +81,15 @@ def what_if_view(found: Document) -> View:
 
 
 def front_view(front: Document, currency: str = "") -> View:
-    """Return what a Pareto front shows."""
+    """Return what a Pareto front shows.
+
+    Parameters
+    ----------
+    front
+        The result document of a front.
+    currency
+        Name of the currency; empty where it is not known.
+    """
     points = [
         (
             number_of(point["value"]),
@@ -118,7 +126,15 @@ def front_view(front: Document, currency: str = "") -> View:
 
 
 def plan_scenario(name: str, report: Document) -> Scenario:
-    """Return a plan to hold against others."""
+    """Return a plan to hold against others.
+
+    Parameters
+    ----------
+    name
+        What to call it.
+    report
+        The result document of a plan.
+    """
     certificate = report["result"]["certificate"]
     account = report.get("account")
     gap = gap_of(certificate)

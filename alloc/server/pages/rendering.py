@@ -42,7 +42,15 @@ def fragment(view: View) -> str:
 
 
 def report(view: View, provenance: Mapping[str, Any]) -> str:
-    """Return a view as an HTML document that needs nothing else."""
+    """Return a view as an HTML document that needs nothing else.
+
+    Parameters
+    ----------
+    view
+        What is shown.
+    provenance
+        Where it comes from: word and value.
+    """
     style = "\n".join(assets()[name][0].decode() for name in ("base.css", "charts.css"))
     return (
         _environment()

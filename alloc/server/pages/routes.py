@@ -19,6 +19,7 @@ from alloc.server.routes_operations import problem_of_end
 router = APIRouter(tags=["page"])
 
 _MAX_COMPARED = 8
+"""Jobs beside each other: a table with more columns is wider than a screen."""
 _HTML = "text/html; charset=utf-8"
 _PAGE: dict[int | str, dict[str, Any]] = {
     200: {"description": "A page.", "content": {"text/html": {}}}

@@ -1,4 +1,12 @@
-"""Inference sizing, quotas and operation as they are shown."""
+"""Inference sizing, quotas and operation as they are shown.
+
+Parameters
+----------
+report
+    The result document of the operation.
+request
+    What was asked; None where it is no longer stored.
+"""
 
 from __future__ import annotations
 

@@ -14,7 +14,15 @@ from alloc.units import MILLI
 
 
 def gpu_figure(groups: Sequence[Document], periods: Sequence[str]) -> Figure:
-    """Return the GPUs in use in each period, by model and type, or by type where these are many."""
+    """Return the GPUs in use in each period, by model and type, or by type where these are many.
+
+    Parameters
+    ----------
+    groups
+        Groups of replicas, as JSON.
+    periods
+        Names of all periods, in order.
+    """
 
     def names(with_model: bool) -> dict[str, list[float]]:
         found: dict[str, list[float]] = {}
@@ -76,7 +84,15 @@ def _kept(check: Document, by: str) -> float:
 
 
 def quota_figures(quotas: Sequence[Document], problem: QuotaProblem | None) -> list[Figure]:
-    """Return the quotas of each GPU type, beside the demand if that is known."""
+    """Return the quotas of each GPU type, beside the demand if that is known.
+
+    Parameters
+    ----------
+    quotas
+        Quota of each tenant and GPU type, as JSON.
+    problem
+        What was asked; None where it is not at hand.
+    """
     found = []
     for gpu_type in dict.fromkeys(quota["gpu_type"] for quota in quotas):
         held = {q["tenant"]: q["gpu_milli"] / MILLI for q in quotas if q["gpu_type"] == gpu_type}
@@ -114,7 +130,15 @@ def _demand(
 
 
 def outlook_figure(outlooks: Sequence[Document], goal: str) -> Figure:
-    """Return what every tenant gets, as planned, by the rule of sharing, and held out."""
+    """Return what every tenant gets, as planned, by the rule of sharing, and held out.
+
+    Parameters
+    ----------
+    outlooks
+        What each tenant gets in each sample of demand, as JSON.
+    goal
+        Name of the goal.
+    """
     by_time = goal.startswith(("fair_coverage", "least_quota"))
     key = "coverage" if by_time else "service"
     tenants = list(dict.fromkeys(one["tenant"] for one in outlooks))
@@ -167,7 +191,15 @@ def node_figure(nodes: Sequence[Document]) -> Figure:
 
 
 def cost_figure(costs: Document, currency: str) -> Figure:
-    """Return what a decision costs, by part."""
+    """Return what a decision costs, by part.
+
+    Parameters
+    ----------
+    costs
+        The parts of the cost, as JSON.
+    currency
+        Name of the currency; empty where it is not known.
+    """
     parts = {
         "nodes": costs["operating"],
         "tardiness": costs["tardiness"],

@@ -47,7 +47,17 @@ def view_of(job: Job, request: Document | None, result: Document) -> View:
 
 
 def scenarios_of(job: Job, request: Document | None, result: Document) -> list[Scenario]:
-    """Return what a finished job has to hold against others; nothing for some operations."""
+    """Return what a finished job has to hold against others; nothing for some operations.
+
+    Parameters
+    ----------
+    job
+        The finished job.
+    request
+        What was asked; None where it is no longer stored.
+    result
+        Its result document.
+    """
     result = _today(result)
     name = job.label or f"{job.operation} {job.id[-6:]}"
     if job.operation == "plan":

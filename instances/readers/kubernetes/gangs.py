@@ -118,7 +118,21 @@ class Gang:
 
     def add(self, role: str, count: int, request: PodRequest, rule: NodeRule,
             topology: TopologyRequest) -> Part:  # fmt: skip
-        """Add pods, to those alike if there are; less than the least share of a core is that."""
+        """Add pods, to those alike if there are; less than the least share of a core is that.
+
+        Parameters
+        ----------
+        role
+            Role of the pods; it gets a number where other pods have it.
+        count
+            Number of pods, 1 or more.
+        request
+            What each asks for.
+        rule
+            Which nodes it may use.
+        topology
+            Which domains the pods must or should share.
+        """
         if 0 < request.cpu_milli < LEAST_SHARE:
             request = replace(request, cpu_milli=LEAST_SHARE)
         for part in self.parts:

@@ -155,7 +155,15 @@ class Hosts:
         self._marked: dict[str, npt.NDArray[np.bool_]] = {}
 
     def close(self, name: str, reason: str) -> None:
-        """Let a node take no more: what runs there stays, and nothing else comes."""
+        """Let a node take no more: what runs there stays, and nothing else comes.
+
+        Parameters
+        ----------
+        name
+            Name of the node.
+        reason
+            Why, for the report.
+        """
         if name not in self.closed:
             self.closed.add(name)
             self._log.alter(f"Node takes no new pods: {reason}", name)
@@ -276,7 +284,17 @@ class Hosts:
         return self._names[key]
 
     def use(self, name: str, rule: NodeRule, request: PodRequest) -> None:
-        """Let the nodes that a rule admits offer the resource of its name."""
+        """Let the nodes that a rule admits offer the resource of its name.
+
+        Parameters
+        ----------
+        name
+            Name of the resource.
+        rule
+            Which nodes a pod may use.
+        request
+            What the pod asks for.
+        """
         self._marked[name] = self.admitted(rule, request.gpu_resource)
 
     def left(

@@ -271,7 +271,15 @@ def owners(item: Any) -> Iterator[tuple[str, str, bool]]:
 
 
 def is_true(item: Any, condition: str) -> bool:
-    """Return whether a resource has a condition, and it is true."""
+    """Return whether a resource has a condition, and it is true.
+
+    Parameters
+    ----------
+    item
+        A resource as Kubernetes writes it.
+    condition
+        Type of the condition, such as ``Ready``.
+    """
     return any(
         value(one, "type") == condition and value(one, "status") == "True"
         for one in elements(item, "status", "conditions")
@@ -279,5 +287,13 @@ def is_true(item: Any, condition: str) -> bool:
 
 
 def first_text(item: dict[str, Any], keys: Sequence[str]) -> str | None:
-    """Return the first text that stands under one of some keys, or None."""
+    """Return the first text that stands under one of some keys, or None.
+
+    Parameters
+    ----------
+    item
+        A mapping.
+    keys
+        The keys, in the order in which they are looked up.
+    """
     return next((found for key in keys if (found := text(item, key)) is not None), None)

@@ -23,6 +23,7 @@ from alloc.resources import MAX_AMOUNT
 from alloc.units import MILLI
 
 _MIB = 2**20
+"""Bytes in a MiB."""
 _PER_UNIT = {"cpu": MILLI}
 # A slice, a share or a device of another maker: asked for by name, as whole pieces.
 _ACCELERATOR = re.compile(
@@ -231,7 +232,15 @@ class Requirement:
     of_field: bool = False
 
     def holds(self, name: str, labels: Mapping[str, str]) -> bool:
-        """Return whether a node of that name with these labels will do."""
+        """Return whether a node of that name with these labels will do.
+
+        Parameters
+        ----------
+        name
+            Name of the node.
+        labels
+            Its labels.
+        """
         found = name if self.of_field else labels.get(self.key)
         match self.operator:
             case "In":

@@ -56,7 +56,7 @@ class Quota:
     Parameters
     ----------
     nominal
-        What is its own, in the unit of `quota_amount`.
+        What is its own: GPUs, milli-cores, MiB or pieces.
     borrowing
         What it may hold beyond that, if its cohort has it idle; None: all that there is.
     reserved
@@ -68,7 +68,7 @@ class Quota:
     reserved: int | None = None
 
 
-def quota_amount(request: PodRequest, resource: str) -> int:
+def _quota_amount(request: PodRequest, resource: str) -> int:
     """Return what a pod takes of a quota: GPUs, milli-cores, MiB or pieces."""
     if resource == "cpu":
         return request.cpu_milli
@@ -243,7 +243,15 @@ class Quotas:
         return None
 
     def flavors(self, gang: Gang, resource: str | None) -> tuple[str, ...]:
-        """Return the flavours that a gang may be given of a resource: one where it has it."""
+        """Return the flavours that a gang may be given of a resource: one where it has it.
+
+        Parameters
+        ----------
+        gang
+            The gang.
+        resource
+            Name of the resource; None gives no flavour.
+        """
         if resource is None:
             return ()
         if resource in gang.flavors:
@@ -268,7 +276,7 @@ class Quotas:
         queue = self.queue_of(gang)
         found = []
         for resource in dict.fromkeys(key[2] for key in self.quotas if key[0] == queue):
-            amount = quota_amount(request, resource)
+            amount = _quota_amount(request, resource)
             flavor = self.flavor_beside(gang, resource, chosen)
             if not amount or queue is None:
                 continue
@@ -349,7 +357,15 @@ class Quotas:
         return tuple(found)
 
     def elsewhere(self, key: Key, counted: Counter[Key]) -> int:
-        """Return what of a quota is given out to what is not in the instance."""
+        """Return what of a quota is given out to what is not in the instance.
+
+        Parameters
+        ----------
+        key
+            Queue, flavour and resource.
+        counted
+            What gangs of the instance hold of each quota.
+        """
         reserved = self.quotas[key].reserved
         less = self.left_out[key] if reserved is None else max(reserved - counted[key], 0)
         if less and key not in self._told:

@@ -153,7 +153,15 @@ def _whole(item: Mapping[str, Any], key: str) -> int:
 
 
 def cluster_of(nodes: Mapping[str, SlurmNode], name: str) -> Topology:
-    """Return nodes as a flat cluster, where no file says how they are connected."""
+    """Return nodes as a flat cluster, where no file says how they are connected.
+
+    Parameters
+    ----------
+    nodes
+        The nodes by name.
+    name
+        Name of the topology.
+    """
     kinds = {node.kind.name: node.kind for node in nodes.values()}
     hosts = tuple(Host(id, node.kind.name) for id, node in nodes.items())
     return Topology(name, tuple(kinds.values()), hosts)
