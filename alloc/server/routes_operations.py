@@ -86,7 +86,9 @@ def _endpoint(operation: Operation) -> Any:
         if len(body) <= DOOR_BYTES:
             limits = Limits(service.settings.job_limit_s, 1)
             stop_after_s = operation.stop_after(read_request(body, operation.request), limits)
-        submitted = await service.submit(client, operation.name, body, label, key, stop_after_s)
+        submitted = await service.submit(
+            client, operation.name, body, label, key, stop_after_s, waits=bool(wait_s)
+        )
         request.scope["alloc.job"] = submitted.job.id
         return await _answer(request, service, submitted, wait_s)
 

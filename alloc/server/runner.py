@@ -23,10 +23,12 @@ from alloc.server.tables import reason_of
 
 _log = structlog.get_logger("alloc.server.runner")
 
-_SMALL = 64 * 1024
+SMALL = 64 * 1024
 """Bytes up to which a body waits in memory; a larger one is read again when its turn comes."""
 _SHORT_S = 0.1
-"""Jobs that take less are stored once, when they end."""
+"""Jobs that run no longer are stored as started and ended in one: when they end. So are those whose
+client waits for the answer, from the time when they come: before, nobody has heard of them. A tenth
+of a second is ten times what a small solve takes, and little to do again after a crash."""
 _RETRY_S = (0.5, 1.0, 2.0, 5.0, 10.0)
 
 
@@ -50,6 +52,8 @@ class Live:
         The worker that runs it.
     stop_after_s
         Wall time soon after which it is stopped, seconds, or None if the worker has to say it.
+    stored
+        What stores it, on its way or done; None: nothing of it is in the database.
     """
 
     job: Job
@@ -59,6 +63,7 @@ class Live:
     result: bytes | None = None
     worker: Worker | None = None
     stop_after_s: float | None = None
+    stored: asyncio.Future[Any] | None = None
 
 
 class Runner:
@@ -85,9 +90,15 @@ class Runner:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def accept(
-        self, job: Job, body: bytes | None, weight: float, stop_after_s: float | None = None
+        self,
+        job: Job,
+        body: bytes | None,
+        weight: float,
+        stop_after_s: float | None = None,
+        *,
+        is_stored: bool = True,
     ) -> Live:
-        """Let a stored job wait for a worker.
+        """Let a job wait for a worker.
 
         Parameters
         ----------
@@ -99,14 +110,48 @@ class Runner:
             Share of worker time of its client, above 0.
         stop_after_s
             Wall time soon after which it is stopped, seconds; None: the worker has to say it.
+        is_stored
+            Whether it is in the database. One that is not, with its small body, is stored when it
+            ends, or a moment later; before it is told of, `store` is called.
         """
-        kept = body if body is not None and len(body) <= _SMALL else None
+        kept = body if body is not None and len(body) <= SMALL else None
         live = Live(job, kept, stop_after_s=stop_after_s)
         self.lives[job.id] = live
+        loop = asyncio.get_running_loop()
+        if is_stored:
+            live.stored = loop.create_future()
+            live.stored.set_result(None)
+        else:
+            loop.call_later(_SHORT_S, self._store_late, live)
         live.feed.status(job)
         self.queue.put(job.client, job.id, weight)
         self._dispatch()
         return live
+
+    async def store(self, live: Live) -> None:
+        """Store a job, unless it is stored: what is on disk survives the server.
+
+        Raises
+        ------
+        SQLAlchemyError
+            If the database does not take it.
+        """
+        if live.stored is None:
+            assert live.body is not None
+            live.stored = asyncio.ensure_future(self._store.add(live.job, live.body))
+        await self._is_stored(live)
+
+    async def _is_stored(self, live: Live) -> None:
+        """Wait for what stores a job; where that fails, nothing of it is stored."""
+        under_way = live.stored
+        assert under_way is not None
+        try:
+            # Several wait for it, and one who goes must not take it along.
+            await asyncio.shield(under_way)
+        except SQLAlchemyError:
+            if live.stored is under_way:
+                live.stored = None
+            raise
 
     async def cancel(self, live: Live) -> None:
         """Take a job out of the queue, or kill the worker that runs it."""
@@ -166,11 +211,14 @@ class Runner:
         job = live.job.replace(state=state, finished=now, expires=expires, problem=problem)
         for pause in _pauses():
             try:
-                events = live.feed.to_json() if live.feed.watched else None
-                mine = await self._store.end(job, result, events)
+                mine = await self._store_end(live, job, result)
                 break
             except SQLAlchemyError as error:
                 _log.error("a result cannot be stored yet", job=job.id, reason=reason_of(error))
+                if live.stored is None:
+                    # Nobody was promised anything: whoever waits hears that it cannot be stored.
+                    self._forget(live)
+                    return
                 await asyncio.sleep(pause)
         if not mine:
             _log.warning("another server has taken over a job", job=job.id)
@@ -181,6 +229,28 @@ class Runner:
         live.feed.status(job, last=True)
         live.done.set()
         self._metrics.jobs.labels(job.operation, state).inc()
+
+    async def _store_end(self, live: Live, job: Job, result: bytes | None) -> bool:
+        """Store how a job ended, and itself if it is not; return False if it is another server's.
+
+        Parameters
+        ----------
+        live
+            The job.
+        job
+            The job as it ended.
+        result
+            The JSON document; None: there is none.
+        """
+        events = live.feed.to_json() if live.feed.watched else None
+        if live.stored is None:
+            assert live.body is not None
+            adding = self._store.add_ended(job, live.body, result, events)
+            live.stored = asyncio.ensure_future(adding)
+            await self._is_stored(live)
+            return True
+        await self._is_stored(live)
+        return await self._store.end(job, result, events)
 
     def _forget(self, live: Live) -> None:
         """Let those who watch or wait for a job look for it in the database."""
@@ -237,6 +307,16 @@ class Runner:
                 _log.error("a request cannot be read yet", job=job.id, reason=reason_of(error))
                 await asyncio.sleep(pause)
         return b""
+
+    def _store_late(self, live: Live) -> None:
+        async def store() -> None:
+            try:
+                await self.store(live)
+            except SQLAlchemyError as error:
+                _log.error("a job cannot be stored yet", job=live.job.id, reason=reason_of(error))
+
+        if live.stored is None and self.lives.get(live.job.id) is live:
+            self._spawn(store())
 
     def _store_start(self, live: Live) -> None:
         async def store() -> None:
