@@ -26,9 +26,11 @@ _log = structlog.get_logger("alloc.server.runner")
 SMALL = 64 * 1024
 """Bytes up to which a body waits in memory; a larger one is read again when its turn comes."""
 _SHORT_S = 0.1
-"""Jobs that run no longer are stored as started and ended in one: when they end. So are those whose
-client waits for the answer, from the time when they come: before, nobody has heard of them. A tenth
-of a second is ten times what a small solve takes, and little to do again after a crash."""
+"""Jobs that take less are stored once, when they end."""
+_UNHEARD_S = 0.5
+"""Longest time for which a job is not stored whose client waits for its answer: nobody has heard of
+it before. A crowd of small jobs that waits a little must not cost a second commit each, which would
+make it wait longer; and half a second of work is little to ask for again after a crash."""
 _RETRY_S = (0.5, 1.0, 2.0, 5.0, 10.0)
 
 
@@ -122,7 +124,7 @@ class Runner:
             live.stored = loop.create_future()
             live.stored.set_result(None)
         else:
-            loop.call_later(_SHORT_S, self._store_late, live)
+            loop.call_later(_UNHEARD_S, self._store_late, live)
         live.feed.status(job)
         self.queue.put(job.client, job.id, weight)
         self._dispatch()
