@@ -167,7 +167,9 @@ def _kept_texts(records: Sequence[Any], known: Known) -> list[str]:
     texts = [record.__dict__.get(_OWN_TEXT) for record in records]
     if None in texts:
         new = {id(record): record for record, text in zip(records, texts, strict=True) if not text}
-        for record, text in zip(new.values(), texts_of_records([*new.values()], known), strict=True):
+        for record, text in zip(
+            new.values(), texts_of_records([*new.values()], known), strict=True
+        ):
             record.__dict__[_OWN_TEXT] = text
         texts = [record.__dict__[_OWN_TEXT] for record in records]
     return texts

@@ -246,13 +246,25 @@ class Runner:
         """
         events = live.feed.to_json() if live.feed.watched else None
         if live.stored is None:
-            assert live.body is not None
-            adding = self._store.add_ended(job, live.body, result, events)
-            live.stored = asyncio.ensure_future(adding)
-            await self._is_stored(live)
+            await self._add_ended(live, job, result, events)
             return True
         await self._is_stored(live)
         return await self._store.end(job, result, events)
+
+    async def _add_ended(
+        self, live: Live, job: Job, result: bytes | None, events: bytes | None
+    ) -> None:
+        """Store a job of which nothing is stored; the others wait for that who want it stored."""
+        assert live.body is not None
+        under_way = live.stored = asyncio.get_running_loop().create_future()
+        try:
+            await self._store.add_ended(job, live.body, result, events)
+        except BaseException as error:
+            live.stored = None
+            under_way.set_exception(error)
+            under_way.exception()  # nobody need wait for it
+            raise
+        under_way.set_result(None)
 
     def _forget(self, live: Live) -> None:
         """Let those who watch or wait for a job look for it in the database."""
