@@ -54,8 +54,10 @@ class Live:
         The worker that runs it.
     stop_after_s
         Wall time soon after which it is stopped, seconds, or None if the worker has to say it.
-    stored
-        What stores it, on its way or done; None: nothing of it is in the database.
+    is_stored
+        Whether it is in the database.
+    storing
+        What brings it there just now, or None.
     """
 
     job: Job
@@ -65,7 +67,8 @@ class Live:
     result: bytes | None = None
     worker: Worker | None = None
     stop_after_s: float | None = None
-    stored: asyncio.Future[Any] | None = None
+    is_stored: bool = True
+    storing: asyncio.Future[Any] | None = None
 
 
 class Runner:
@@ -117,14 +120,10 @@ class Runner:
             ends, or a moment later; before it is told of, `store` is called.
         """
         kept = body if body is not None and len(body) <= SMALL else None
-        live = Live(job, kept, stop_after_s=stop_after_s)
+        live = Live(job, kept, stop_after_s=stop_after_s, is_stored=is_stored)
         self.lives[job.id] = live
-        loop = asyncio.get_running_loop()
-        if is_stored:
-            live.stored = loop.create_future()
-            live.stored.set_result(None)
-        else:
-            loop.call_later(_UNHEARD_S, self._store_late, live)
+        if not is_stored:
+            asyncio.get_running_loop().call_later(_UNHEARD_S, self._store_late, live)
         live.feed.status(job)
         self.queue.put(job.client, job.id, weight)
         self._dispatch()
@@ -138,22 +137,24 @@ class Runner:
         SQLAlchemyError
             If the database does not take it.
         """
-        if live.stored is None:
+        if not live.is_stored and live.storing is None:
             assert live.body is not None
-            live.stored = asyncio.ensure_future(self._store.add(live.job, live.body))
-        await self._is_stored(live)
+            live.storing = asyncio.ensure_future(self._store.add(live.job, live.body))
+        await self._until_stored(live)
 
-    async def _is_stored(self, live: Live) -> None:
-        """Wait for what stores a job; where that fails, nothing of it is stored."""
-        under_way = live.stored
-        assert under_way is not None
+    async def _until_stored(self, live: Live) -> None:
+        """Wait for what stores a job just now; where that fails, nothing of it is stored."""
+        under_way = live.storing
+        if under_way is None:
+            return
         try:
             # Several wait for it, and one who goes must not take it along.
             await asyncio.shield(under_way)
         except SQLAlchemyError:
-            if live.stored is under_way:
-                live.stored = None
+            if live.storing is under_way:
+                live.storing = None
             raise
+        live.is_stored, live.storing = True, None
 
     async def cancel(self, live: Live) -> None:
         """Take a job out of the queue, or kill the worker that runs it."""
@@ -217,7 +218,7 @@ class Runner:
                 break
             except SQLAlchemyError as error:
                 _log.error("a result cannot be stored yet", job=job.id, reason=reason_of(error))
-                if live.stored is None:
+                if not live.is_stored and live.storing is None:
                     # Nobody was promised anything: whoever waits hears that it cannot be stored.
                     self._forget(live)
                     return
@@ -245,10 +246,10 @@ class Runner:
             The JSON document; None: there is none.
         """
         events = live.feed.to_json() if live.feed.watched else None
-        if live.stored is None:
+        if not live.is_stored and live.storing is None:
             await self._add_ended(live, job, result, events)
             return True
-        await self._is_stored(live)
+        await self._until_stored(live)
         return await self._store.end(job, result, events)
 
     async def _add_ended(
@@ -256,14 +257,15 @@ class Runner:
     ) -> None:
         """Store a job of which nothing is stored; the others wait for that who want it stored."""
         assert live.body is not None
-        under_way = live.stored = asyncio.get_running_loop().create_future()
+        under_way = live.storing = asyncio.get_running_loop().create_future()
         try:
             await self._store.add_ended(job, live.body, result, events)
         except BaseException as error:
-            live.stored = None
+            live.storing = None
             under_way.set_exception(error)
             under_way.exception()  # nobody need wait for it
             raise
+        live.is_stored, live.storing = True, None
         under_way.set_result(None)
 
     def _forget(self, live: Live) -> None:
@@ -329,7 +331,7 @@ class Runner:
             except SQLAlchemyError as error:
                 _log.error("a job cannot be stored yet", job=live.job.id, reason=reason_of(error))
 
-        if live.stored is None and self.lives.get(live.job.id) is live:
+        if not live.is_stored and self.lives.get(live.job.id) is live:
             self._spawn(store())
 
     def _store_start(self, live: Live) -> None:
