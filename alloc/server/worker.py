@@ -32,9 +32,9 @@ _PAUSE_S = 0.2
 """Shortest time between two lines of progress; a solver may have thousands a second to say."""
 _MOMENT_S = 0.05
 _NICENESS = 1
-"""By how much workers give way to the server. With 1 it answers within milliseconds while every core
-solves; with 5 a worker beside other work of the machine gets a third of what that gets, and less
-than it takes to solve 200 small problems a second."""
+"""By how much workers give way to the server. With 1 it answers within milliseconds while every
+core solves; with 5 a worker beside other work of the machine gets a third of what that gets, and
+less than it takes to solve 200 small problems a second."""
 _TOPOLOGIES = 8
 """Topologies that a worker remembers: clients ask about the same few clusters again and again, and
 which gangs stand on them takes a tenth of a small solve to find out."""
