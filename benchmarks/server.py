@@ -2,12 +2,16 @@
 
 The server runs as ``alloc serve`` in a process of its own, on SQLite, every accepted job on disk
 before it is acknowledged; the load generator runs in another. A small solve is a round allocation
-(F1) of a stored ``elastic-tiny`` instance, asked for with ``Prefer: wait`` in one request.
+(F1) of a stored ``elastic-tiny`` instance, asked for with ``Prefer: wait`` in one request. No two
+requests are the same: each draws the rates of its configurations within 10 % of those stored, and
+has a seed of its own. With ``--beside`` another process uses that share of a core.
 """
 
 from __future__ import annotations
 
 import argparse
+import copy
+import itertools
 import json
 import os
 import re
@@ -34,6 +38,7 @@ from benchmarks.contract_fuzz import fuzz
 from benchmarks.cpu_time import cpu_s
 from benchmarks.environment import describe_environment
 from benchmarks.hostile_clients import hostile_clients
+from benchmarks.other_work import other_work
 from benchmarks.request_load import generate_load
 from benchmarks.verdict import Verdict, conclude
 
@@ -47,6 +52,8 @@ NUM_KILLS = 3
 LONG_INSTANCE = "elastic-medium/06"
 """Not solved to the end in the time that it gets, with any seed."""
 _WARM_S = 5.0
+_SPREAD = 0.1
+"""How much a drawn rate differs from the stored one at most, as a share of it."""
 _READY_S = 120.0
 
 
@@ -112,20 +119,46 @@ class ServerProcess:
             time.sleep(0.05)
 
 
-def small_solves(folder: Path, rate: float, seconds: float, hostile: int) -> Verdict:
-    """Return what came of small solves at a steady rate, with hostile clients beside them."""
-    bodies = [
-        json.dumps({"instance": json.loads(load(entry.id).to_json()), "formulation": "round"})
+def small_requests(number: int, seed: int) -> list[bytes]:
+    """Return bodies of small solves, no two of them the same.
+
+    Parameters
+    ----------
+    number
+        How many.
+    seed
+        Of their rates; those of another seed are others.
+    """
+    rng = np.random.default_rng(seed)
+    stored = [
+        json.loads(load(entry.id).to_json())
         for entry in manifest()
         if entry.family == "elastic-tiny"
     ]
-    requests = [body.encode() for body in bodies]
+    bodies = []
+    for k in range(number):
+        instance = copy.deepcopy(stored[k % len(stored)])
+        tables = [*instance["configuration_sets"].values()]
+        tables += [job["configurations"] for job in instance["jobs"]]
+        for one in itertools.chain.from_iterable(t for t in tables if isinstance(t, list)):
+            one["rate"] = float(f"{one['rate'] * rng.uniform(1 - _SPREAD, 1 + _SPREAD):.6g}")
+        request = {"instance": instance, "formulation": "round", "seed": k}
+        bodies.append(json.dumps(request).encode())
+    return bodies
+
+
+def small_solves(
+    folder: Path, rate: float, seconds: float, hostile: int, beside: float = 0.0
+) -> Verdict:
+    """Return what came of small solves at a steady rate, with hostile clients beside them."""
+    requests = small_requests(round(rate * seconds), 1)
     names = ("good", "hostile")
     good, bad = (f"Authorization: Bearer {_token(folder, name)}\r\n" for name in names)
     with ServerProcess(folder, workers=2, require_tokens="true") as server:
         headers = f"{good}Prefer: wait=30\r\n"
-        generate_load(server.port, "/v1/solve", requests, rate / 2, _WARM_S, headers)
-        with hostile_clients(server.port, hostile, bad) as hostile_pid:
+        warm = small_requests(round(rate / 2 * _WARM_S), 0)
+        generate_load(server.port, "/v1/solve", warm, rate / 2, _WARM_S, headers)
+        with other_work(beside), hostile_clients(server.port, hostile, bad) as hostile_pid:
             before = np.array([*cpu_s(server.process.pid), cpu_s(hostile_pid)[0]])
             found = generate_load(server.port, "/v1/solve", requests, rate, seconds, headers)
             used = np.array([*cpu_s(server.process.pid), cpu_s(hostile_pid)[0]]) - before
@@ -150,7 +183,7 @@ def small_solves(folder: Path, rate: float, seconds: float, hostile: int) -> Ver
     )
     return Verdict(
         f"{rate:g} small solves/s for {seconds:g} s with p99 <= {P99_MS:g} ms beside {hostile} "
-        "hostile clients",
+        f"hostile clients{f' and {beside:g} cores of other work' if beside else ''}",
         f"{achieved:.1f}/s, p99 {p99:.1f} ms, {found.failures} failures",
         p99 <= P99_MS and found.failures == 0 and achieved >= 0.98 * rate,
     )
@@ -269,6 +302,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--rate", type=float, default=RATE, help="small solves a second")
     parser.add_argument("--seconds", type=float, default=SECONDS)
     parser.add_argument("--hostile", type=int, default=NUM_HOSTILE, help="hostile clients")
+    parser.add_argument(
+        "--beside", type=float, default=0.0, help="share of a core that other work uses, 0 to 1"
+    )
     parser.add_argument("--long", type=int, default=NUM_LONG, help="long solves; 0 for none")
     parser.add_argument("--long-seconds", type=float, default=LONG_S)
     parser.add_argument("--kills", type=int, default=NUM_KILLS)
@@ -280,9 +316,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         for folder in folders:
             folder.mkdir()
         if arguments.rate:
-            verdicts.append(
-                small_solves(folders[0], arguments.rate, arguments.seconds, arguments.hostile)
-            )
+            load_ = arguments.rate, arguments.seconds, arguments.hostile, arguments.beside
+            verdicts.append(small_solves(folders[0], *load_))
         if arguments.long:
             verdicts.append(
                 long_solves(folders[1], arguments.long, arguments.long_seconds, arguments.kills)

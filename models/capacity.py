@@ -21,6 +21,10 @@ from alloc.topology import Topology
 from alloc.workload import Configuration
 
 Array = npt.NDArray[np.float64]
+_PAIRS = 2**15
+"""Pairs of configurations, over all tables, up to which each is compared with each at once. It takes
+a third to two thirds of the time of looking for one undominated after the other; from four times as
+many on it takes longer."""
 
 
 @dataclass(frozen=True)
@@ -89,18 +93,18 @@ def capacity_rows(
     """
     seen = {id(cs): cs for cs in configuration_sets}.values()
     used = np.zeros(len(topology.resource_names), dtype=bool)
-    types: set[str] = set()
-    for configurations in seen:
-        if configurations:
-            used |= (np.array([c.demand for c in configurations]) > 0).any(axis=0)
-        types |= {c.gpu_type for c in configurations if c.gpu_type is not None}
+    demands = {c.demand for configurations in seen for c in configurations}
+    if demands:
+        used |= (np.array([*demands]) > 0).any(axis=0)
+    named = {c.gpu_type for configurations in seen for c in configurations}
+    types = {gpu_type for gpu_type in named if gpu_type is not None}
     if not used.any():
         used[0] = True  # jobs that ask for nothing: one row that never binds
     rows: list[tuple[str, float, int, str | None, str | None]] = []
     totals = topology.totals
     for r in np.flatnonzero(used):
         rows.append((topology.resource_names[r], float(totals[r]), int(r), None, None))
-    on_type = np.array([t or "" for t in topology.gpu_types])
+    on_type = np.array([t or "" for t in topology.gpu_types] if types else ())
     for gpu_type in sorted(types):
         of_type = topology.sum_over(on_type == gpu_type)
         if (of_type == totals).all():
@@ -302,6 +306,13 @@ def pareto_fronts(order: UseOrder, rates: Array) -> npt.NDArray[np.bool_]:
     """
     fronts = np.zeros(rates.shape, dtype=bool)
     left, tables = rates[:, order.position], np.arange(len(rates))
+    if left.size * left.shape[1] <= _PAIRS:
+        one, other = left[:, :, None], left[:, None, :]
+        size = np.arange(left.shape[1])
+        # Of those as fast, what comes first in this order uses less, or is the first of equals.
+        better = (one > other) | ((one == other) & (size[:, None] < size))
+        fronts[:, order.position] = (left > 0) & ~(better & order.no_more).any(axis=1)
+        return fronts
     while (left > 0).any():
         # The fastest left, the first of equals in this order, is dominated by none; what uses no
         # less is no faster, and goes.

@@ -29,8 +29,10 @@ _NUMBERS = (int, float, bool)
 _MANY = 16
 """Values of a tuple from which they are written together: of fewer, one by one is as quick."""
 Known = dict[int, tuple[Any, str]]
-"""Each tuple, and what documents repeat, with its text, by its id: jobs share many. The value is
-kept, since the id of what is gone may be that of another."""
+"""Each tuple with its text, by its id: jobs share many. The value is kept, since the id of what is
+gone may be that of another."""
+_OWN_TEXT = "_canonical_text"
+"""Where a record that documents repeat keeps its text."""
 
 
 def canonical_record(record: Any, leave_out: Collection[str] = ()) -> bytes:
@@ -115,10 +117,7 @@ def text_of(value: Any, known: Known, field: str = "value") -> str:
     if is_dataclass(value):
         if not shape_of(kind).repeated:
             return text_of_record(value, known)
-        found = known.get(id(value))
-        if found is None:
-            found = known[id(value)] = value, text_of_record(value, known)
-        return found[1]
+        return _kept_texts((value,), known)[0]
     return _dumped(encode(value, field))
 
 
@@ -143,7 +142,7 @@ def texts_of(values: Sequence[Any], known: Known, field: str = "value") -> list[
     if not is_record:
         return [text_of(value, known, field) for value in values]
     if shape_of(kind).repeated:
-        return _told_once(values, known, texts_of_records)
+        return _kept_texts(values, known)
     return texts_of_records(values, known)
 
 
@@ -158,6 +157,22 @@ def _told_once(
     texts = write(new, known)
     known.update(zip(map(id, new), zip(new, texts, strict=True), strict=True))
     return [known[id(value)][1] for value in values]
+
+
+def _kept_texts(records: Sequence[Any], known: Known) -> list[str]:
+    """Return texts that are kept with their records, as cached properties are.
+
+    Documents, and one document after the other, hold the same few of these (`repeated`).
+    """
+    texts = [record.__dict__.get(_OWN_TEXT) for record in records]
+    if None in texts:
+        new = {id(record): record for record, text in zip(records, texts, strict=True) if not text}
+        for record, text in zip(
+            new.values(), texts_of_records([*new.values()], known), strict=True
+        ):
+            record.__dict__[_OWN_TEXT] = text
+        texts = [record.__dict__[_OWN_TEXT] for record in records]
+    return texts
 
 
 def _texts_of_tuples(tuples: Sequence[tuple[Any, ...]], known: Known) -> list[str]:

@@ -58,7 +58,7 @@ def parse_json(text: str | bytes, where: str) -> Any:
     if not decoded.strip():
         raise InstanceError(f"{where} is empty; write a JSON object.")
     try:
-        raw = json.loads(decoded, object_pairs_hook=_object)
+        raw = _STRICT.decode(decoded)
     except json.JSONDecodeError as error:
         raise InstanceError(f"{where} {_json_problem(error)}") from None
     except RecursionError:
@@ -195,6 +195,10 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
                 raise InstanceError(f"the field {describe(key)}{of} appears twice; keep one.")
             seen.add(key)
     return found
+
+
+_STRICT = json.JSONDecoder(object_pairs_hook=_object)
+"""Made once: `json.loads` makes one a text."""
 
 
 def _json_problem(error: json.JSONDecodeError) -> str:

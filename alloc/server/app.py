@@ -57,6 +57,9 @@ def make_app(settings: Settings, store: Store | None = None) -> FastAPI:
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
+        # The server has metrics and logs of its own, which say nothing of what a request holds; to
+        # find out that nobody wants FastAPI's takes it longer than to check an address.
+        telemetry={"tracing": False, "metrics": False, "logs": False},
     )
     known = operations(settings.operations)
     # FastAPI's way to replace the description.

@@ -5,9 +5,10 @@ What a request says is never logged: no headers, bodies, queries or results; so 
 
 from __future__ import annotations
 
+import json
 import logging
 import sys
-from collections.abc import MutableMapping
+from collections.abc import Callable, MutableMapping
 from functools import cache
 from typing import Any, TextIO
 
@@ -25,6 +26,16 @@ def hide_secrets(
         if _sounds_secret(name):
             event[name] = _HIDDEN
     return event
+
+
+def _line(event: Any, default: Callable[[Any], Any]) -> str:
+    """Return an event as JSON; `json.dumps` would make an encoder for every line."""
+    return _encoder(default).encode(event)
+
+
+@cache
+def _encoder(default: Callable[[Any], Any]) -> json.JSONEncoder:
+    return json.JSONEncoder(default=default)
 
 
 @cache
@@ -53,7 +64,7 @@ def configure_logs(level: str, stream: TextIO | None = None) -> None:
         processors=[
             *shared,
             structlog.processors.format_exc_info,
-            structlog.processors.JSONRenderer(),
+            structlog.processors.JSONRenderer(serializer=_line),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(level),
         logger_factory=structlog.WriteLoggerFactory(file=out),

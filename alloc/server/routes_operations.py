@@ -86,7 +86,9 @@ def _endpoint(operation: Operation) -> Any:
         if len(body) <= DOOR_BYTES:
             limits = Limits(service.settings.job_limit_s, 1)
             stop_after_s = operation.stop_after(read_request(body, operation.request), limits)
-        submitted = await service.submit(client, operation.name, body, label, key, stop_after_s)
+        submitted = await service.submit(
+            client, operation.name, body, label, key, stop_after_s, waits=bool(wait_s)
+        )
         request.scope["alloc.job"] = submitted.job.id
         return await _answer(request, service, submitted, wait_s)
 
@@ -167,7 +169,8 @@ def problem_of_end(state: str, problem: str | None) -> Problem:
 
 
 def _label_of(request: Request) -> str | None:
-    label = request.query_params.get("label")
+    # Most requests have no query, and to take one apart makes three mappings.
+    label = request.query_params.get("label") if request.scope.get("query_string") else None
     if label is None or (len(label) <= _MAX_LABEL and re.fullmatch(_LABEL, label)):
         return label
     wanted = f"at most {_MAX_LABEL} characters, and no control characters"

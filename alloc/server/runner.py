@@ -23,10 +23,14 @@ from alloc.server.tables import reason_of
 
 _log = structlog.get_logger("alloc.server.runner")
 
-_SMALL = 64 * 1024
+SMALL = 64 * 1024
 """Bytes up to which a body waits in memory; a larger one is read again when its turn comes."""
 _SHORT_S = 0.1
 """Jobs that take less are stored once, when they end."""
+_UNHEARD_S = 0.5
+"""Longest time for which a job is not stored whose client waits for its answer: nobody has heard of
+it before. A crowd of small jobs that waits a little must not cost a second commit each, which would
+make it wait longer; and half a second of work is little to ask for again after a crash."""
 _RETRY_S = (0.5, 1.0, 2.0, 5.0, 10.0)
 
 
@@ -50,6 +54,10 @@ class Live:
         The worker that runs it.
     stop_after_s
         Wall time soon after which it is stopped, seconds, or None if the worker has to say it.
+    is_stored
+        Whether it is in the database.
+    storing
+        What brings it there just now, or None.
     """
 
     job: Job
@@ -59,6 +67,8 @@ class Live:
     result: bytes | None = None
     worker: Worker | None = None
     stop_after_s: float | None = None
+    is_stored: bool = True
+    storing: asyncio.Future[Any] | None = None
 
 
 class Runner:
@@ -85,9 +95,15 @@ class Runner:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def accept(
-        self, job: Job, body: bytes | None, weight: float, stop_after_s: float | None = None
+        self,
+        job: Job,
+        body: bytes | None,
+        weight: float,
+        stop_after_s: float | None = None,
+        *,
+        is_stored: bool = True,
     ) -> Live:
-        """Let a stored job wait for a worker.
+        """Let a job wait for a worker.
 
         Parameters
         ----------
@@ -99,14 +115,46 @@ class Runner:
             Share of worker time of its client, above 0.
         stop_after_s
             Wall time soon after which it is stopped, seconds; None: the worker has to say it.
+        is_stored
+            Whether it is in the database. One that is not, with its small body, is stored when it
+            ends, or a moment later; before it is told of, `store` is called.
         """
-        kept = body if body is not None and len(body) <= _SMALL else None
-        live = Live(job, kept, stop_after_s=stop_after_s)
+        kept = body if body is not None and len(body) <= SMALL else None
+        live = Live(job, kept, stop_after_s=stop_after_s, is_stored=is_stored)
         self.lives[job.id] = live
+        if not is_stored:
+            asyncio.get_running_loop().call_later(_UNHEARD_S, self._store_late, live)
         live.feed.status(job)
         self.queue.put(job.client, job.id, weight)
         self._dispatch()
         return live
+
+    async def store(self, live: Live) -> None:
+        """Store a job, unless it is stored: what is on disk survives the server.
+
+        Raises
+        ------
+        SQLAlchemyError
+            If the database does not take it.
+        """
+        if not live.is_stored and live.storing is None:
+            assert live.body is not None
+            live.storing = asyncio.ensure_future(self._store.add(live.job, live.body))
+        await self._until_stored(live)
+
+    async def _until_stored(self, live: Live) -> None:
+        """Wait for what stores a job just now; where that fails, nothing of it is stored."""
+        under_way = live.storing
+        if under_way is None:
+            return
+        try:
+            # Several wait for it, and one who goes must not take it along.
+            await asyncio.shield(under_way)
+        except SQLAlchemyError:
+            if live.storing is under_way:
+                live.storing = None
+            raise
+        live.is_stored, live.storing = True, None
 
     async def cancel(self, live: Live) -> None:
         """Take a job out of the queue, or kill the worker that runs it."""
@@ -166,11 +214,14 @@ class Runner:
         job = live.job.replace(state=state, finished=now, expires=expires, problem=problem)
         for pause in _pauses():
             try:
-                events = live.feed.to_json() if live.feed.watched else None
-                mine = await self._store.end(job, result, events)
+                mine = await self._store_end(live, job, result)
                 break
             except SQLAlchemyError as error:
                 _log.error("a result cannot be stored yet", job=job.id, reason=reason_of(error))
+                if not live.is_stored and live.storing is None:
+                    # Nobody was promised anything: whoever waits hears that it cannot be stored.
+                    self._forget(live)
+                    return
                 await asyncio.sleep(pause)
         if not mine:
             _log.warning("another server has taken over a job", job=job.id)
@@ -181,6 +232,41 @@ class Runner:
         live.feed.status(job, last=True)
         live.done.set()
         self._metrics.jobs.labels(job.operation, state).inc()
+
+    async def _store_end(self, live: Live, job: Job, result: bytes | None) -> bool:
+        """Store how a job ended, and itself if it is not; return False if it is another server's.
+
+        Parameters
+        ----------
+        live
+            The job.
+        job
+            The job as it ended.
+        result
+            The JSON document; None: there is none.
+        """
+        events = live.feed.to_json() if live.feed.watched else None
+        if not live.is_stored and live.storing is None:
+            await self._add_ended(live, job, result, events)
+            return True
+        await self._until_stored(live)
+        return await self._store.end(job, result, events)
+
+    async def _add_ended(
+        self, live: Live, job: Job, result: bytes | None, events: bytes | None
+    ) -> None:
+        """Store a job of which nothing is stored; the others wait for that who want it stored."""
+        assert live.body is not None
+        under_way = live.storing = asyncio.get_running_loop().create_future()
+        try:
+            await self._store.add_ended(job, live.body, result, events)
+        except BaseException as error:
+            live.storing = None
+            under_way.set_exception(error)
+            under_way.exception()  # nobody need wait for it
+            raise
+        live.is_stored, live.storing = True, None
+        under_way.set_result(None)
 
     def _forget(self, live: Live) -> None:
         """Let those who watch or wait for a job look for it in the database."""
@@ -237,6 +323,16 @@ class Runner:
                 _log.error("a request cannot be read yet", job=job.id, reason=reason_of(error))
                 await asyncio.sleep(pause)
         return b""
+
+    def _store_late(self, live: Live) -> None:
+        async def store() -> None:
+            try:
+                await self.store(live)
+            except SQLAlchemyError as error:
+                _log.error("a job cannot be stored yet", job=live.job.id, reason=reason_of(error))
+
+        if not live.is_stored and self.lives.get(live.job.id) is live:
+            self._spawn(store())
 
     def _store_start(self, live: Live) -> None:
         async def store() -> None:

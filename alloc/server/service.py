@@ -18,7 +18,7 @@ from alloc.server.metrics import Metrics
 from alloc.server.operations import Operation, operations
 from alloc.server.problems import refuse
 from alloc.server.records import Job, new_job_id
-from alloc.server.runner import Live, Runner
+from alloc.server.runner import SMALL, Live, Runner
 from alloc.server.settings import Settings
 from alloc.server.store import Store
 from alloc.server.tokens import Client
@@ -94,10 +94,11 @@ class Service:
         self.begin_stop()
         self._keeper.stop()
         await self._runner.stop()
-        left = [live.job for live in self._runner.lives.values()]
+        left = list(self._runner.lives.values())
         with contextlib.suppress(SQLAlchemyError):
-            for job in left:
-                await self.store.release(job)
+            for live in left:
+                await self._runner.store(live)
+                await self.store.release(live.job)
             await self.store.resign()
         await self.store.close()
         _log.info("stopped", put_back=len(left))
@@ -118,8 +119,10 @@ class Service:
         label: str | None = None,
         key: str | None = None,
         stop_after_s: float | None = None,
+        *,
+        waits: bool = False,
     ) -> Submitted:
-        """Accept a job: when this returns it is on disk.
+        """Accept a job: when this returns it is on disk, unless the client waits for its end.
 
         Parameters
         ----------
@@ -135,6 +138,9 @@ class Service:
             Idempotency key: the same key and request are the same job; None: a new job each time.
         stop_after_s
             Wall time soon after which it is stopped, seconds; None: the worker has to say it.
+        waits
+            Whether the client hears nothing before the job has ended: then it may be stored with
+            its result, in one commit. `wait` sees to it that what is told of is on disk.
 
         Raises
         ------
@@ -152,10 +158,15 @@ class Service:
             idempotency_key=key,
             body_hash=digest,
         )
-        known = await self.store.add(job, body)
+        # Of a key it must be known at once whether there is a job; and what is not kept in memory
+        # is read again.
+        later = waits and key is None and len(body) <= SMALL
+        known = None if later else await self.store.add(job, body)
         if known is None:
             self.metrics.submitted.labels(operation).inc()
-            return Submitted(job, self._runner.accept(job, body, client.weight, stop_after_s))
+            weight = client.weight
+            new = self._runner.accept(job, body, weight, stop_after_s, is_stored=not later)
+            return Submitted(job, new)
         if known.body_hash != digest:
             raise refuse(
                 "idempotency-key-reused",
@@ -191,7 +202,7 @@ class Service:
         return job
 
     async def wait(self, live: Live, seconds: float) -> bool:
-        """Wait until a job has ended; return whether it has.
+        """Wait until a job has ended; return whether it has. When this returns it is on disk.
 
         Parameters
         ----------
@@ -199,10 +210,17 @@ class Service:
             The job.
         seconds
             Longest wait, seconds, 0 or more.
+
+        Raises
+        ------
+        SQLAlchemyError
+            If it cannot be stored.
         """
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await live.done.wait()
+        if not live.job.ended:
+            await self._runner.store(live)
         return live.job.ended
 
     async def cancel(self, job: Job) -> Job:

@@ -107,6 +107,8 @@ class Store:
         self._insert_jobs = dialect.insert(jobs).on_conflict_do_nothing()
         self._insert_job = self._insert_jobs.returning(jobs.c.id)
         self._insert_requests = dialect.insert(requests).on_conflict_do_nothing()
+        self._insert_results = dialect.insert(results).on_conflict_do_nothing()
+        self._insert_events = dialect.insert(events).on_conflict_do_nothing()
 
     async def close(self) -> None:
         """Write what is left, and let the database go."""
@@ -203,6 +205,40 @@ class Store:
         connection.execute(
             self._insert_requests, [{"job": values["id"], "body": body} for values, body in added]
         )
+        return [None for _ in added]
+
+    async def add_ended(
+        self, job: Job, body: bytes, result: bytes | None = None, events: bytes | None = None
+    ) -> None:
+        """Store a job of which nothing is stored yet, as it ended.
+
+        Parameters
+        ----------
+        job
+            The job as it ended; it has no idempotency key.
+        body
+            Its request, as it came.
+        result, events
+            As `end` takes them.
+        """
+        values = {**_plain(job), "owner": None, "cancel": False}
+        packed = None if result is None else await _packed(result)
+        past = None if events is None else await _packed(events)
+        row = (values, await _packed(body), packed, past)
+        await self._writer.write_row(self._add_all_ended, row)
+
+    def _add_all_ended(
+        self,
+        connection: Connection,
+        added: Sequence[tuple[dict[str, Any], bytes, bytes | None, bytes | None]],
+    ) -> list[None]:
+        """Store jobs that have ended, each with its request, its result and its events."""
+        connection.execute(self._insert_jobs, [values for values, *_ in added])
+        statements = (self._insert_requests, self._insert_results, self._insert_events)
+        for k, statement in enumerate(statements, 1):
+            rows = [{"job": one[0]["id"], "body": one[k]} for one in added if one[k] is not None]
+            if rows:
+                connection.execute(statement, rows)
         return [None for _ in added]
 
     async def start(self, job: Job) -> None:

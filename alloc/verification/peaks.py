@@ -66,6 +66,8 @@ def _peaks_of_some(
     most: npt.NDArray[np.int64] | None,
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
     """Return what `peaks_of` does, for some of the keys."""
+    if len(spans) and (demands >= 0).all() and _is_one_span(spans):
+        return _peaks_of_one_span(keys, float(spans[0, 0]), demands, num_keys)
     # What ends at a moment is given back before what starts then takes it: sorts keep the order.
     order = np.argsort(np.concatenate([spans[:, 1], spans[:, 0]]), kind="stable")
     key = np.concatenate([keys, keys])[order]
@@ -90,4 +92,21 @@ def _peaks_of_some(
         at_peak = (level == peaks[key, r]) & (order >= len(keys))
         time = np.concatenate([spans[:, 1], spans[:, 0]])[order]
         times[key[at_peak], r] = time[at_peak]
+    return peaks, times
+
+
+def _is_one_span(spans: npt.NDArray[np.float64]) -> bool:
+    """Return whether all demands are held from one moment to a later one, as in a round."""
+    begin, end = spans[0].tolist()
+    return begin < end and bool((spans == spans[0]).all())
+
+
+def _peaks_of_one_span(
+    keys: npt.NDArray[np.int64], begin: float, demands: npt.NDArray[np.int64], num_keys: int
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
+    """Return peaks and times where all is held together: the sums, and when it begins."""
+    peaks = np.zeros((num_keys, demands.shape[1]), dtype=np.int64)
+    np.add.at(peaks, keys, demands)
+    times = np.zeros(peaks.shape)
+    times[keys] = begin
     return peaks, times

@@ -14,14 +14,18 @@ from alloc.verification.peaks import peaks_of
 
 
 @settings(max_examples=200, deadline=None)
-@given(st.integers(0, 2**32), st.sampled_from((1, 7, 50_000)), st.booleans())
-def test_the_peaks_are_those_of_every_moment(seed: int, at_a_time: int, limited: bool) -> None:
+@given(st.integers(0, 2**32), st.sampled_from((1, 7, 50_000)), st.booleans(), st.booleans())
+def test_the_peaks_are_those_of_every_moment(
+    seed: int, at_a_time: int, limited: bool, together: bool
+) -> None:
     """However few demands are sorted at a time, and wherever use is limited."""
     rng = random.Random(seed)
     num, num_keys = rng.randint(0, 30), rng.randint(1, 6)
     keys = np.array([rng.randrange(num_keys) for _ in range(num)], dtype=np.int64)
     starts = [rng.choice((0.0, 1.0, 2.5, rng.random())) for _ in range(num)]
     spans = np.array([(s, s + rng.choice((0.5, 1.0, 1.5))) for s in starts]).reshape(-1, 2)
+    if together and num:  # as in a round
+        spans[:] = spans[0]
     demands = np.array([[rng.randint(0, 4), 0, rng.randint(0, 9)] for _ in range(num)])
     demands = demands.reshape(-1, 3).astype(np.int64)
     most = np.array([[rng.randint(0, 9) for _ in range(3)] for _ in range(num_keys)])

@@ -14,6 +14,7 @@ from alloc.backends import SolverOptions, cpsat
 from alloc.certificate import BoundProof, Limit, is_within
 from alloc.clock import time_limit
 from alloc.errors import OutOfTime
+from alloc.families import FAMILIES
 from alloc.formulation import Array
 from alloc.models.project.cpsat_model import Windows, build_cpsat
 from alloc.models.project.data import ProjectData
@@ -69,7 +70,7 @@ def _why_there_is_none(data: ProjectData) -> str:
                 f'budget "{budget.name}" is {budget.capacity}, and the activities need at least '
                 f"{least} of it in modes that fit; raise it or add modes"
             )
-    return "the budgets do not let every activity run in some mode; raise one or add modes"
+    return FAMILIES["project"].conflict
 
 
 def _has_choices(data: ProjectData) -> bool:

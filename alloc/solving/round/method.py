@@ -5,7 +5,8 @@ at its optimum the relaxation is as strong as the LP. A column whose reduced cos
 distance between the dual bound and an incumbent is in no better solution, so what is left, the core
 (Balas and Zemel 1980), is small, and HiGHS solves it exactly. With a proof, what a few relaxations
 decide takes no integer solver (`alloc.backends.second_proof.solve_small`), and where there is room
-for every job's best choice, prices of 0 prove it.
+for every job's best choice, prices of 0 prove it. Of a tiny round all joint choices are looked at
+(`alloc.solving.round.looking_at_all`).
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from alloc.problems.allocation.instance import Instance
 from alloc.problems.allocation.solution import Allocation, Solution
 from alloc.solving.outcome import Outcome, Settings
 from alloc.solving.refinement import Question, solve_refined
+from alloc.solving.round.looking_at_all import best_of_all
 
 _T = TypeVar("_T", bound=np.generic)
 _FIRST_CORE = 300
@@ -205,6 +207,8 @@ def _optimise(
     priced = PricedRound(data)
     if prove and known == 0 and (plentiful := _without_prices(priced)) is not None:
         return plentiful
+    if prove and known == 0 and (tiny := _by_all_choices(priced)) is not None:
+        return tiny
     # Prices choose the core; where that is all columns, HiGHS' root relaxation has them again.
     if known == 0 and len(data.utility) <= _FIRST_CORE:
         prices = np.zeros(len(data.rows.names))
@@ -225,6 +229,19 @@ def _without_prices(priced: PricedRound) -> RoundSolution | None:
     value = float(data.utility @ x)
     bound = max(float(priced.count @ best), value)
     return RoundSolution(x, value, bound, np.zeros(len(data.rows.names)), bound, 0, None)
+
+
+def _by_all_choices(priced: PricedRound) -> RoundSolution | None:
+    """Return the best of all joint choices where there are few of them."""
+    data = priced.data
+    found = best_of_all(data)
+    if found is None:
+        return None
+    x, bound = found
+    value = float(data.utility @ x)
+    nothing = np.zeros(len(data.rows.names))
+    root = priced.dual(nothing)[0]
+    return RoundSolution(x, value, max(bound, value), nothing, root, len(data.utility), None)
 
 
 def dual_prices(data: RoundData, settings: Settings | None = None) -> Array:

@@ -44,6 +44,7 @@ def test_a_round_keeps_the_bound_of_its_prices(monkeypatch: pytest.MonkeyPatch) 
     instance = three_jobs_of_three_gpus(1.0)
     truth = alloc.solve(instance, "round").certificate
     assert truth.status == "optimal"
+    monkeypatch.setattr(rounds, "best_of_all", lambda data: None)
     monkeypatch.setattr(rounds, "solve_small", lambda model, options: None)
     monkeypatch.setattr(rounds, "solve_and_prove", refusing)
     found = alloc.solve(instance, "round").certificate
@@ -65,6 +66,7 @@ def test_what_a_search_in_vain_takes_is_no_longer_there(monkeypatch: pytest.Monk
         return solve_and_prove(model, options)
 
     monkeypatch.setattr(Settings, "seconds_left", lambda self: left[0])
+    monkeypatch.setattr(rounds, "best_of_all", lambda data: None)
     monkeypatch.setattr(rounds, "solve_small", in_vain)
     monkeypatch.setattr(rounds, "solve_and_prove", last)
     assert alloc.solve(three_jobs_of_three_gpus(1.0), "round").certificate.status == "optimal"

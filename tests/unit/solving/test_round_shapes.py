@@ -112,9 +112,14 @@ def test_the_burden_names_the_largest_task_types_and_levels():
     ]
 
 
+@pytest.mark.parametrize("pairs", [0, 500, 2**15])
 @pytest.mark.parametrize("seed", range(40))
-def test_fronts_of_many_tables_are_what_no_pair_dominates(seed):
-    """Compared two by two as `pareto_front` did, with equal uses, equal rates and rates of 0."""
+def test_fronts_of_many_tables_are_what_no_pair_dominates(seed, pairs, monkeypatch):
+    """Compared two by two as `pareto_front` did, with equal uses, equal rates and rates of 0.
+
+    However many pairs are looked at at once.
+    """
+    monkeypatch.setattr("alloc.models.capacity._PAIRS", pairs)
     rng = np.random.default_rng(seed)
     count, tables = int(rng.integers(0, 30)), int(rng.integers(1, 6))
     use = rng.integers(0, int(rng.integers(2, 6)), (count, 3)).astype(float)
