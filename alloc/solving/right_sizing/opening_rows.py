@@ -37,7 +37,7 @@ from collections.abc import Mapping
 import numpy as np
 from scipy import sparse
 
-from alloc.models.right_sizing.blocks import AMPLE_SENT, Blocks
+from alloc.models.right_sizing.blocks import Blocks
 from alloc.models.right_sizing.data import Array, Ints, SizingData
 from alloc.solving.right_sizing.blocks import BlockData, Opening, Task
 
@@ -46,6 +46,8 @@ _BROKEN = 1e-3
 moves a bound."""
 _LEAST_GPUS = 1e-3
 """GPUs of demand below which a class opens no pool, and entries over its demand would be huge."""
+_AMPLE = 1.0 + 1e-5
+"""Of a class's demand, what may run: more than all of it, by more than a solver's tolerance."""
 _MAX_SETS = 3
 """Sets of classes of a pool and a band that are added at a time."""
 
@@ -85,7 +87,7 @@ class OpeningRows:
             for band in (-1, *bands):
                 # In units of the demand, like the checker's measure of what is missing.
                 most = data.demand_in_band[c, band] if band >= 0 else data.demand[:, :, c].max()
-                unit = AMPLE_SENT * float(most)
+                unit = _AMPLE * float(most)
                 if unit < _LEAST_GPUS:
                     continue
                 row = len(levels)
