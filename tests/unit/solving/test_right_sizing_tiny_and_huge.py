@@ -26,7 +26,7 @@ TIGHT = Limits(seconds=20, gap=1e-6)
 
 
 def rented_or_bought(jobs: float, money: float, most_hosts: int | None = 4) -> PlanningProblem:
-    """Return a plan in which a few hosts may be rented, spot ones too, and larger ones be bought."""
+    """Return a plan in which a few hosts may be rented, spot ones too, and larger ones bought."""
     one, four = HostType("one", 1, "a"), HostType("four", 4, "a")
     work = JobClass(
         "work", (JobOption("a", 1, 1.0),), interruptible=True, spot_overhead=0.2, deferrable=True
@@ -67,6 +67,35 @@ def test_slack_costs_more_than_hosts_where_too_few_can_be_rented() -> None:
     assert result.certificate.status == "optimal"
     assert verify_plan(rented_or_bought(40.0, 1.0), result.solution) == []
     assert sum(order.count for order in result.solution.orders) >= 7
+
+
+def after_a_dear_quarter(budget: float) -> PlanningProblem:
+    """Return a plan of 500,000 GPUs in the first quarter, and next to none in the second."""
+    rent = HostOffer("rent", HostType("one", 1, "a"), "on_demand", 0.25)
+    return PlanningProblem(
+        "two budgets",
+        "EUR",
+        2,
+        (rent,),
+        (Site("cloud"),),
+        (JobClass("work", (JobOption("a", 1, 1.0),)),),
+        (Scenario("only", 1.0, {"work": (5e5, 0.25)}),),
+        quarter_hours=1000.0,
+        quarter_budgets=(2e8, budget),
+    )
+
+
+@pytest.mark.parametrize("method", ["extensive", "decomposition"])
+def test_a_budget_of_less_than_a_millionth_of_all_spending_is_kept(method) -> None:
+    """The second quarter costs 66, the first 132 million: a millionth of it is twice as much."""
+    kept = right_size(after_a_dear_quarter(66.0), limits=TIGHT, method=method)
+    assert kept.certificate.status == "optimal"
+    assert verify_plan(after_a_dear_quarter(66.0), kept.solution) == []
+    tight = after_a_dear_quarter(60.0)
+    broken = verify_plan(tight, kept.solution)
+    assert [violation.code for violation in broken] == ["budget"]
+    refused = right_size(tight, limits=TIGHT, method=method)
+    assert refused.certificate.status == "infeasible"
 
 
 def huge() -> PlanningProblem:
