@@ -286,7 +286,7 @@ class Decomposition:
             if relaxation.seconds_left() < relaxation.seconds_to_value:
                 break
             self.candidates.tighten()
-            if self._tree is None:
+            if self._tree is None or self._tree.is_done:
                 gained = self.candidates.prove(
                     min(self._seconds_to_prove, _SHARE_OF_PROOF * relaxation.seconds_left())
                 )

@@ -70,6 +70,11 @@ class OpeningTree:
         self._roundings: dict[bytes, tuple[float, Array]] = {}
         """What the master promises of rounded openings, infinite once returned, and its point."""
 
+    @property
+    def is_done(self) -> bool:
+        """Whether no node is left: what hosts cost in whole numbers is left to others."""
+        return not self._nodes
+
     def branch(self, seconds: float) -> Array | None:
         """Branch for some seconds, and raise the bound.
 
