@@ -70,7 +70,8 @@ class OpeningRows:
                 modes_of[mode.pool, mode.job_class].append(w)
         self._blocks, self._part_of_week = blocks, data.bands.hours / data.bands.hours.sum()
         served: list[tuple[int, int, float]] = []
-        levels, classes, weights, alone = [], [], [], []
+        levels: list[int] = []
+        classes, weights, alone = [], [], []
         self._sets: dict[tuple[int, int], list[int]] = defaultdict(list)
         """Rows of the classes of a pool in a band, or on the mean (band -1), where it can rent."""
         self._rented: dict[tuple[int, int], list[tuple[int, float]]] = {}
