@@ -32,6 +32,9 @@ _DRIFT = 2.0**6
 """By how much the largest scaled cost may leave [1, 2) before all costs are scaled anew: less would
 often do so for nothing, and 2^6 of the 1e-7 to which reduced costs hold are still small."""
 
+_DEVEX = 1
+"""HiGHS's number for Devex weights of the dual simplex method."""
+
 
 class LinearSolution:
     """An optimum of a linear program, in the caller's units.
@@ -81,6 +84,9 @@ class LinearProgram:
         Whether the first solve may simplify; without, a basis is never thrown away.
     method
         ``choose``, or ``simplex`` where a basis is wanted whatever HiGHS thinks best.
+    devex
+        Whether the dual simplex method prices rows by Devex weights, not by steepest edges: fewer
+        iterations where only limits of rows change from solve to solve, and many of them.
     cost_size
         Size of the costs that matter, more than 0; None: that of the largest. With penalties among
         the costs, which may grow without end, it is the size of the others.
@@ -94,12 +100,15 @@ class LinearProgram:
         seed: int = 0,
         presolve: bool = True,
         method: str = "choose",
+        devex: bool = False,
         cost_size: float | None = None,
     ) -> None:
         self._solver = quiet_solver(SolverOptions(time_limit_s=1e9, seed=seed))
         self._solver.setOptionValue("solver", method)
         if not presolve:
             self._solver.setOptionValue("presolve", "off")
+        if devex:
+            self._solver.setOptionValue("simplex_dual_edge_weight_strategy", _DEVEX)
         self._sense: Sense = sense
         self._cost_size = cost_size
         unit = 1.0 if cost_size is None else power_of_two(cost_size)

@@ -20,6 +20,9 @@ _BOUND_TOLERANCE = 1e-5
 size, and a plan's cost is made of thousands of them."""
 PLAN_TOLERANCE = 1e-6
 """Relative excess that rounding explains: solvers work in floating point."""
+_TIMES_A_BUDGET = 1e3
+"""Times a budget, of all spending, of which rounding is a part: so no budget is broken by more than
+a thousandth of itself."""
 
 
 def objective(name: str) -> Measure:
@@ -344,7 +347,9 @@ def _check_budgets(problem: PlanningProblem, totals: PlanAccount) -> Iterator[Vi
     if problem.budget is not None:
         limits.append(("all quarters", float(totals.spent.sum()), problem.budget))
     for when, spent, limit in limits:
-        if _exceeds(spent, limit, scale):
+        # Nor is a small one to be broken by a part of what other quarters spend.
+        size = min(scale, _TIMES_A_BUDGET * limit) if limit > 0 else scale
+        if _exceeds(spent, limit, size):
             yield Violation(
                 "budget",
                 (),

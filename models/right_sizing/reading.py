@@ -41,6 +41,7 @@ def read_plan(
     ]
     rentals = _rentals(data, blocks, running)
     running = np.where(running > _LEAST, running * blocks.scale, 0.0)
+    _leave_out_crumbs(data, blocks, running)
     _serve_all_but_waived(blocks, running, [s.name in waived for s in problem.scenarios])
     _serve_the_rest(data, blocks, running)
     shares = _shares(data, blocks, running)
@@ -52,6 +53,20 @@ def read_plan(
         tuple(sorted(shares, key=lambda r: (r.scenario, r.quarter, r.band))),
         tuple(sorted(unserved, key=lambda r: (r.scenario, r.quarter))),
     )
+
+
+def _leave_out_crumbs(data: SizingData, blocks: Blocks, running: Array) -> None:
+    """Leave out what runs of a class in a mode if it is next to nothing of its demand.
+
+    Of a trillion GPUs the solver's tolerance is thousands: a few of them, in a pool that has no
+    others, may have no room there, and the checker measures what is missing by what there is.
+    """
+    for k, mode in enumerate(data.modes):
+        most = data.demand[:, :, mode.job_class] * mode.gpus_per_unit
+        found = running[:, :, blocks.columns.mode[k]]
+        running[:, :, blocks.columns.mode[k]] = np.where(
+            found > _LEAST * most[:, :, None], found, 0.0
+        )
 
 
 def _serve_all_but_waived(blocks: Blocks, running: Array, waived: list[bool]) -> None:

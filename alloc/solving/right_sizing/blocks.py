@@ -261,15 +261,19 @@ def _penalties(data: SizingData, blocks: Blocks, unit: float, rows: int) -> Arra
     of_use = [data.host_gpus(group) / data.host_unit for group in data.host_groups]
     alone = max((p / gpus for p, gpus in zip(prices, of_use, strict=True)), default=0.0)
     rarest = float((data.probability[:, None] * data.discount).min())
-    anywhere = {
-        (rental.pool, rental.spot) for rental in data.rental_options if math.isinf(rental.most)
-    }
     # GPUs that a unit of demand may need, and whether they can always be rented.
     need, can_rent = np.ones(classes), np.zeros(classes, dtype=bool)
     for mode in data.modes:
-        c = mode.job_class
-        need[c] = max(need[c], mode.gpus_per_unit * mode.room)
-        can_rent[c] |= (mode.pool, mode.spot) in anywhere
+        need[mode.job_class] = max(need[mode.job_class], mode.gpus_per_unit * mode.room)
+    # A limit of four hosts is none where all of the demand needs a billionth of one.
+    ever = float((data.demand_in_band.max(axis=1) * need).sum())
+    anywhere = {
+        (rental.pool, rental.spot)
+        for rental in data.rental_options
+        if math.isinf(rental.most) or (not rental.spot and rental.most * rental.gpus >= ever)
+    }
+    for mode in data.modes:
+        can_rent[mode.job_class] |= (mode.pool, mode.spot) in anywhere
     least = _PENALTY * max(rented, bought, float(blocks.cost.max(initial=0.0)), unit)
     once = _PENALTY * alone / rarest * np.maximum(need / _USUAL_NEED, 1.0)
     of_class = np.maximum(least, _PENALTY / _USUAL_NEED * rented * need)
@@ -303,8 +307,9 @@ class BlockSolver:
             data.fixed_upper,
             np.zeros(columns, dtype=bool),
         )
-        # Presolve would throw away the basis.
-        self.program = LinearProgram(model, presolve=False, method="simplex")
+        # Presolve would throw away the basis. From scenario to scenario Devex weights take half of
+        # the time of steepest edges, planning-large.
+        self.program = LinearProgram(model, presolve=False, method="simplex", devex=True)
 
     def solve(
         self, task: Task, linked: Array, waived: float, seconds: float = math.inf

@@ -48,6 +48,7 @@ from alloc.solving.outcome import Outcome, Settings
 from alloc.solving.right_sizing.blocks import SHORT
 from alloc.solving.right_sizing.candidates import Candidates
 from alloc.solving.right_sizing.marginals import estimates_of_cuts, is_small
+from alloc.solving.right_sizing.opening_tree import OpeningTree
 from alloc.solving.right_sizing.relaxation import MAX_STEPS, Relaxation
 from alloc.solving.right_sizing.state import BACKEND, Watch
 
@@ -69,6 +70,10 @@ first finds no plan."""
 _LATE = 0.7
 """Part of the time left after the relaxations, below which there is none for dives by slopes: half
 of it on planning-large/02, with a limit of 57 s, and 0.8 on planning-medium/02, with 20 s."""
+_SHARE_OF_FIRST_TREE = 0.4
+"""Of the time left, for branching before the first dive: it shows what to open."""
+_SHARE_OF_TREE = 0.6
+"""Of the time left, for branching after that: what promises more is to be tried, too."""
 _SHARE_OF_FIRST_PROOF = 0.15
 """Of the time left, for a first integer program: with these rows it knows well what to open."""
 _SHARE_OF_WAIVERS = 0.4
@@ -112,6 +117,7 @@ class Decomposition:
         self.candidates = Candidates(self.relaxation)
         self._seconds_to_prove = _SECONDS_TO_PROVE
         self._tried_to_refute = False
+        self._tree: OpeningTree | None = None
 
     def run(self, start: Plan | None = None) -> Outcome[Plan]:
         """Search until the gap is closed, the time is up, or an interrupt; keep what was found."""
@@ -151,7 +157,8 @@ class Decomposition:
             at = relaxation.first.counted[relaxation.first.open >= 0]
             point = relaxation.relaxed_point
             self.candidates.seen[: len(self.candidates.switches)] |= point[at] > _OPEN
-            self.candidates.add_pool_closing_cuts(point)
+            if not self._is_late():
+                self.candidates.add_pool_closing_cuts(point)
         if not relaxation.closed():
             self._learn_what_is_waived(_SHARE_OF_WAIVERS * relaxation.seconds_left())
         if start is not None and len(relaxation.first.sent) and not relaxation.closed():
@@ -204,10 +211,10 @@ class Decomposition:
         relaxation = self.relaxation
         idle, dived = 0, False
         if len(self.candidates.switches) and not relaxation.closed():
-            settings = relaxation.settings
             # Where there is time, dives by slopes are better: what they learn helps the proof.
-            is_late = settings.seconds_left() < _LATE * settings.time_limit_s
-            dived = is_late and self._dive_at_relaxation()
+            dived = self._is_late() and (
+                self._branch(_SHARE_OF_FIRST_TREE) or self._dive_at_relaxation()
+            )
             if not dived:
                 self.candidates.prove(_SHARE_OF_FIRST_PROOF * relaxation.seconds_left())
         while not relaxation.closed() and math.isfinite(relaxation.bound):
@@ -227,6 +234,27 @@ class Decomposition:
             if idle >= _MAX_IDLE:
                 return None
         return None
+
+    def _is_late(self) -> bool:
+        """Return whether the relaxations took so much time that dives by slopes have none."""
+        settings = self.relaxation.settings
+        return settings.seconds_left() < _LATE * settings.time_limit_s
+
+    def _branch(self, share: float) -> bool:
+        """Branch on what is open, for a share of the time left, and dive at what promises most.
+
+        Returns
+        -------
+        bool
+            Whether that found a better plan.
+        """
+        relaxation = self.relaxation
+        if len(relaxation.first.sent) or len(relaxation.first.waive):
+            return False
+        if self._tree is None:
+            self._tree = OpeningTree(relaxation, self.candidates.switches)
+        guess = self._tree.branch(share * relaxation.seconds_left())
+        return guess is not None and not relaxation.closed() and self.candidates.dive(guess)
 
     def _dive_at_relaxation(self) -> bool:
         """Dive with what the relaxation has open in good part; return whether that found a plan."""
@@ -261,9 +289,12 @@ class Decomposition:
             if relaxation.seconds_left() < relaxation.seconds_to_value:
                 break
             self.candidates.tighten()
-            gained = self.candidates.prove(
-                min(self._seconds_to_prove, _SHARE_OF_PROOF * relaxation.seconds_left())
-            )
+            if self._tree is None or self._tree.is_done:
+                gained = self.candidates.prove(
+                    min(self._seconds_to_prove, _SHARE_OF_PROOF * relaxation.seconds_left())
+                )
+            else:
+                gained = self._branch(_SHARE_OF_TREE)
             if relaxation.settings.workers == 1 and not relaxation.closed():
                 # Of several processes one proves while the others polish.
                 gained |= self.candidates.polish()

@@ -8,8 +8,17 @@ what it runs there is no more than all of its demand:
 
 with the demand of the block, not the largest of all: where demand doubles over a plan, half a pool
 would else be open enough for all the demand of the beginning. These are the variable upper bounds
-of facility location, with which its relaxation is that much closer [1]_. There are a class times a
-pool times a band of them, and few matter, so they are added where they are broken. They hold in
+of facility location, with which its relaxation is that much closer [1]_.
+
+A deferrable class may come all in one band, so its rows are for the mean over the bands too.
+And rented GPUs serve one class at a time: for every set of classes C
+
+``sum_{c in C} g_c (sum_k a_ckpb / (n_ck h_ck) - D_cbwt y_p) <= rented GPUs``
+
+with g_c the least GPUs for a unit. The set that breaks this most has the classes whose own terms
+are above 0.
+
+There are many of these rows, and few matter, so they are added where they are broken. They hold in
 every plan that serves no more than the demand, and some optimum does; so bounds with them are
 bounds of the problem.
 
@@ -28,15 +37,19 @@ from collections.abc import Mapping
 import numpy as np
 from scipy import sparse
 
-from alloc.models.right_sizing.blocks import AMPLE_SENT, Blocks
-from alloc.models.right_sizing.data import Array, SizingData
+from alloc.models.right_sizing.blocks import Blocks
+from alloc.models.right_sizing.data import Array, Ints, SizingData
 from alloc.solving.right_sizing.blocks import BlockData, Opening, Task
 
-# Part of a class's largest demand by which a row must be broken to be added: less hardly moves a
-# bound.
 _BROKEN = 1e-3
-# GPUs of demand below which a class opens no pool, and entries over its demand would be huge.
+"""Part of the largest demand of its classes by which a row must be broken to be added: less hardly
+moves a bound."""
 _LEAST_GPUS = 1e-3
+"""GPUs of demand below which a class opens no pool, and entries over its demand would be huge."""
+_AMPLE = 1.0 + 1e-5
+"""Of a class's demand, what may run: more than all of it, by more than a solver's tolerance."""
+_MAX_SETS = 3
+"""Sets of classes of a pool and a band that are added at a time."""
 
 
 class OpeningRows:
@@ -55,9 +68,15 @@ class OpeningRows:
         for w, mode in enumerate(data.modes):
             if not mode.spot and mode.pool in open_of_pool:
                 modes_of[mode.pool, mode.job_class].append(w)
-        own: list[tuple[int, int, float]] = []
-        levels, classes = [], []
-        count = 0
+        self._blocks, self._part_of_week = blocks, data.bands.hours / data.bands.hours.sum()
+        served: list[tuple[int, int, float]] = []
+        levels: list[int] = []
+        classes, weights, alone = [], [], []
+        self._sets: dict[tuple[int, int], list[int]] = defaultdict(list)
+        """Rows of the classes of a pool in a band, or on the mean (band -1), where it can rent."""
+        self._rented: dict[tuple[int, int], list[tuple[int, float]]] = {}
+        """Columns of what is rented there, with the GPUs of a unit."""
+        bands, own_rented = range(data.bands.count), []
         for (pool, c), modes in modes_of.items():
             rented = [
                 (h, rental.gpus)
@@ -65,25 +84,43 @@ class OpeningRows:
                 if rental.pool == pool and not rental.spot
             ]
             need = min(data.modes[w].gpus_per_unit * data.modes[w].room for w in modes)
-            for b in range(data.bands.count):
+            deferrable = data.problem.classes[c].deferrable
+            for band in (-1, *bands):
                 # In units of the demand, like the checker's measure of what is missing.
-                unit = AMPLE_SENT * float(data.demand_in_band[c, b])
+                most = data.demand_in_band[c, band] if band >= 0 else data.demand[:, :, c].max()
+                unit = _AMPLE * float(most)
                 if unit < _LEAST_GPUS:
                     continue
-                for w in modes:
-                    column = int(blocks.columns.mode[w, b])
-                    size = float(blocks.scale[column]) / data.modes[w].gpus_per_unit
-                    own.append((count, column, -size / unit))
-                for h, gpus in rented:
-                    own.append((count, int(blocks.columns.rental[h, b]), gpus / need / unit))
+                row = len(levels)
+                parts = [(band, 1.0)] if band >= 0 else list(enumerate(self._part_of_week.tolist()))
+                for b, part in parts:
+                    for w in modes:
+                        column = int(blocks.columns.mode[w, b])
+                        size = float(blocks.scale[column]) / data.modes[w].gpus_per_unit
+                        served.append((row, column, part * size / unit))
+                hired = [
+                    (int(blocks.columns.rental[h, b]), part * gpus)
+                    for b, part in parts
+                    for h, gpus in rented
+                ]
+                own_rented += [(row, column, gpus / need / unit) for column, gpus in hired]
+                if hired:
+                    self._sets[pool, band].append(row)
+                    self._rented[pool, band] = hired
                 levels.append(blocks.num_linked + open_of_pool[pool])
                 classes.append(c)
-                count += 1
-        self._own = _matrix(own, (count, blocks.num_columns))
+                weights.append(need * unit)
+                # Of other classes each band has a row of its own, which together say more.
+                alone.append(deferrable or band >= 0)
+        shape = (len(levels), blocks.num_columns)
+        self._served = _matrix(served, shape)
+        self._own = _matrix(own_rented, shape) - self._served
         self._levels = np.array(levels, dtype=np.int64)
+        self._weights = np.array(weights)
         most = np.maximum(data.demand.max(axis=(0, 1)), np.finfo(float).tiny)
         self._share = (data.demand / most)[:, :, np.array(classes, dtype=np.int64)]
-        self._added = np.zeros(count, dtype=bool)
+        self._open_to_add = np.array(alone, dtype=bool)
+        self._added_sets: set[tuple[int, ...]] = set()
 
     def add_broken(
         self, block_data: BlockData, values: Mapping[Task, Array], linked: Array
@@ -100,27 +137,85 @@ class OpeningRows:
             What links to them, then whether each level is open, shape (quarters, linked).
         """
         scenarios, quarters = np.array(list(values)).T
-        kept = (self._own @ np.array(list(values.values())).T).T
-        kept += self._share[scenarios, quarters] * linked[quarters][:, self._levels]
-        broken = (kept.min(axis=0) < -_BROKEN) & ~self._added
-        if not broken.any():
+        running = np.array(list(values.values())).T
+        opened = self._share[scenarios, quarters] * linked[quarters][:, self._levels]
+        kept = (self._own @ running).T + opened
+        broken = (kept.min(axis=0) < -_BROKEN) & self._open_to_add
+        self._open_to_add &= ~broken
+        rows = np.flatnonzero(broken)
+        above = ((self._served @ running).T - opened) * self._weights
+        sets = self._broken_sets(above, running)
+        if not len(rows) and not sets:
             return None
-        self._added |= broken
-        rows, count = np.flatnonzero(broken), int(broken.sum())
-        slack = block_data.matrix.shape[1] - block_data.own
-        body = sparse.hstack([self._own[rows], sparse.csr_array((count, slack))])
-        more = np.zeros((*block_data.right.shape[:2], count))
-        nothing = sparse.csr_array((count, block_data.first_stage.shape[1]))
-        begin = block_data.matrix.shape[0]
-        opening = Opening(begin + np.arange(count), self._levels[rows], self._share[:, :, rows])
-        return dataclasses.replace(
-            block_data,
-            matrix=sparse.vstack([block_data.matrix, body], format="csc"),
-            right=np.concatenate([block_data.right, more], axis=2),
-            waived=np.concatenate([block_data.waived, more], axis=2),
-            first_stage=sparse.vstack([block_data.first_stage, nothing], format="csr"),
-            opening=block_data.opening.with_more(opening),
-        )
+        own, levels, share = [self._own[rows]], [self._levels[rows]], [self._share[:, :, rows]]
+        for place, members in sets:
+            added = self._set_row(place, members)
+            own.append(added[0])
+            levels.append(self._levels[members[:1]])
+            share.append(added[1][:, :, None])
+        body = sparse.vstack(own, format="csr")
+        at, shares = np.concatenate(levels), np.concatenate(share, axis=2)
+        return _with_rows(block_data, body, at, shares)
+
+    def _broken_sets(self, above: Array, running: Array) -> list[tuple[tuple[int, int], Ints]]:
+        """Return sets of classes that run more than is open and rented, worst first.
+
+        Parameters
+        ----------
+        above
+            GPUs that each row's class runs beyond what is open to it, shape (blocks, rows).
+        running
+            Values of the own columns, shape (columns, blocks).
+        """
+        found = []
+        for place, rows in self._sets.items():
+            columns, gpus = zip(*self._rented[place], strict=True)
+            rented = np.array(gpus) @ running[list(columns)]
+            more = above[:, rows]
+            excess = np.maximum(more, 0.0).sum(axis=1) - rented
+            known = 0
+            for block in np.argsort(-excess, kind="stable").tolist():
+                members = np.array(rows, dtype=np.int64)[more[block] > 0]
+                if len(members) < 2 or known == _MAX_SETS:
+                    break
+                if excess[block] <= _BROKEN * self._weights[members].sum():
+                    break
+                key = tuple(members.tolist())
+                if key not in self._added_sets:
+                    self._added_sets.add(key)
+                    found.append((place, members))
+                    known += 1
+        return found
+
+    def _set_row(self, place: tuple[int, int], members: Ints) -> tuple[sparse.csr_array, Array]:
+        """Return the row of a set of classes over their demand, and what an open pool adds."""
+        weights = self._weights[members] / self._weights[members].sum()
+        each = 1.0 / float(self._weights[members].sum())
+        columns = self._served.shape[1]
+        hired = [(0, column, gpus * each) for column, gpus in self._rented[place]]
+        used = sparse.csr_array(weights[None, :]) @ self._served[members]
+        return _matrix(hired, (1, columns)) - used, self._share[:, :, members] @ weights
+
+
+def _with_rows(
+    block_data: BlockData, body: sparse.csr_array, levels: Ints, share: Array
+) -> BlockData:
+    """Return blocks with more rows in their own columns, to which open levels add something."""
+    count = body.shape[0]
+    slack = block_data.matrix.shape[1] - block_data.own
+    wide = sparse.hstack([body, sparse.csr_array((count, slack))])
+    more = np.zeros((*block_data.right.shape[:2], count))
+    nothing = sparse.csr_array((count, block_data.first_stage.shape[1]))
+    begin = block_data.matrix.shape[0]
+    opening = Opening(begin + np.arange(count), levels, share)
+    return dataclasses.replace(
+        block_data,
+        matrix=sparse.vstack([block_data.matrix, wide], format="csc"),
+        right=np.concatenate([block_data.right, more], axis=2),
+        waived=np.concatenate([block_data.waived, more], axis=2),
+        first_stage=sparse.vstack([block_data.first_stage, nothing], format="csr"),
+        opening=block_data.opening.with_more(opening),
+    )
 
 
 def _matrix(entries: list[tuple[int, int, float]], shape: tuple[int, int]) -> sparse.csr_array:

@@ -323,7 +323,8 @@ class Relaxation:
             elif is_close:
                 break
             nearly = max(target, _BEFORE_MORE_ROWS) if changed is not None else target
-            relaxed = self.relax(point, MAX_STEPS, nearly, ends - time.perf_counter())
+            left = ends - time.perf_counter()
+            relaxed = self.relax(point, MAX_STEPS, nearly, left, surely=changed is None)
             if relaxed is None:
                 break
             self.raise_bound(relaxed[0])
@@ -336,7 +337,12 @@ class Relaxation:
             is_close = changed is None or not gains
 
     def relax(
-        self, inner: Array | None, steps: int, target: float, seconds: float
+        self,
+        inner: Array | None,
+        steps: int,
+        target: float,
+        seconds: float,
+        surely: bool = True,
     ) -> tuple[float, Array] | None:
         """Close the relaxation's gap, in the master's bounds as they are.
 
@@ -350,6 +356,9 @@ class Relaxation:
             Relative gap at which it counts as closed.
         seconds
             Wall time, seconds; a step that has begun is ended.
+        surely
+            Whether all blocks have their word before it counts as closed, which takes as long as
+            ten steps; else it is enough that those of two steps in a row say so.
 
         Returns
         -------
@@ -367,7 +376,7 @@ class Relaxation:
             if step == 0 and inner is not None:
                 point = inner
             # What few blocks say is too little: all have a word before it counts as closed.
-            self.value(point, self.tasks if looks_closed else self.some())
+            self.value(point, self.tasks if looks_closed and surely else self.some())
             found = self.cut(point, outer)[0]
             if inner is not None:
                 more = self.pool.values(*self.setting.points(inner), since=cuts)

@@ -189,3 +189,22 @@ def test_what_the_relaxation_has_open_in_good_part_makes_a_plan(seed: int) -> No
         assert search._dive_at_relaxation()
     cost = state.cost * state.unit
     assert optimum.bound * (1 - 1e-5) <= cost <= 1.2 * optimum.objective
+
+
+def test_rented_hosts_that_serve_one_class_at_a_time_make_the_bound_better(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """And no bound is above the optimum; rows of sets are left out for the comparison."""
+    problem = generate_planning("sets", num_host_types=3, num_sites=2, num_quarters=3, growth=0.5,
+                                num_classes=8, num_scenarios=3, failures=2, seed=4)  # fmt: skip
+    bounds = []
+    for count in (0, 3):
+        monkeypatch.setattr("alloc.solving.right_sizing.opening_rows._MAX_SETS", count)
+        state = Relaxation(SizingData(problem), Settings(60.0), 1e-7)
+        with state.values:
+            state.keep_optimum(*state.relax(None, 60, 1e-9, 60.0))
+            state.strengthen(1e-8, 60.0)
+        bounds.append(state.linear_bound * state.unit)
+    best = right_size(problem, method="extensive", limits=Limits(gap=1e-6)).certificate
+    assert bounds[0] < bounds[1] * (1 - 1e-6)
+    assert bounds[1] <= best.objective * (1 + 1e-7)

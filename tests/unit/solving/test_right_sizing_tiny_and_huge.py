@@ -1,0 +1,150 @@
+"""Right-sizing of a billionth of a GPU, and of a trillion of them."""
+
+import numpy as np
+import pytest
+
+from alloc.models.right_sizing import SizingData
+from alloc.models.right_sizing.blocks import Blocks
+from alloc.models.right_sizing.reading import read_plan
+from alloc.problems.right_sizing import (
+    HostOffer,
+    JobClass,
+    JobOption,
+    PlanningProblem,
+    Scenario,
+    ServiceGoal,
+    Site,
+)
+from alloc.result import Limits
+from alloc.solving.outcome import Settings
+from alloc.solving.right_sizing.method import right_size
+from alloc.solving.right_sizing.relaxation import Relaxation
+from alloc.topology import HostType
+from alloc.verification.right_sizing import verify_plan
+
+TIGHT = Limits(seconds=20, gap=1e-6)
+
+
+def rented_or_bought(jobs: float, money: float, most_hosts: int | None = 4) -> PlanningProblem:
+    """Return a plan in which a few hosts may be rented, spot ones too, and larger ones bought."""
+    one, four = HostType("one", 1, "a"), HostType("four", 4, "a")
+    work = JobClass(
+        "work", (JobOption("a", 1, 1.0),), interruptible=True, spot_overhead=0.2, deferrable=True
+    )
+    return PlanningProblem(
+        "little",
+        "EUR",
+        1,
+        (
+            HostOffer("spot", four, "spot", 0.256 * money, (), most_hosts),
+            HostOffer("buy", four, "purchase", 104.0 * money, service_quarters=1),
+            HostOffer("rent", one, "on_demand", 0.3 * money, (), most_hosts),
+        ),
+        (Site("cloud"),),
+        (work,),
+        (Scenario("only", 1.0, {"work": (jobs,)}, (0.5,)),),
+        quarter_hours=168.0,
+    )
+
+
+@pytest.mark.parametrize("money", [1e-9, 1.0, 1e9])
+@pytest.mark.parametrize("jobs", [1e-9, 1e-6, 1e-3])
+def test_a_limit_far_above_all_demand_leaves_the_bound_as_it_is(jobs: float, money: float) -> None:
+    """Slack then costs no more than renting; it was 1e14 times as much, and the bound 0."""
+    limited, free = (
+        right_size(rented_or_bought(jobs, money, most), limits=TIGHT, method="decomposition")
+        for most in (4, None)
+    )
+    assert limited.certificate.status == "optimal"
+    cost = free.certificate.objective
+    assert limited.certificate.objective == pytest.approx(cost, rel=1e-5, abs=0.0)
+    assert limited.certificate.bound == pytest.approx(cost, rel=1e-5, abs=0.0)
+
+
+def test_slack_costs_more_than_hosts_where_too_few_can_be_rented() -> None:
+    """Of forty busy GPUs, twelve can be rented; seven hosts of four are bought for the rest."""
+    result = right_size(rented_or_bought(40.0, 1.0), limits=TIGHT, method="decomposition")
+    assert result.certificate.status == "optimal"
+    assert verify_plan(rented_or_bought(40.0, 1.0), result.solution) == []
+    assert sum(order.count for order in result.solution.orders) >= 7
+
+
+def after_a_dear_quarter(budget: float) -> PlanningProblem:
+    """Return a plan of 500,000 GPUs in the first quarter, and next to none in the second."""
+    rent = HostOffer("rent", HostType("one", 1, "a"), "on_demand", 0.25)
+    return PlanningProblem(
+        "two budgets",
+        "EUR",
+        2,
+        (rent,),
+        (Site("cloud"),),
+        (JobClass("work", (JobOption("a", 1, 1.0),)),),
+        (Scenario("only", 1.0, {"work": (5e5, 0.25)}),),
+        quarter_hours=1000.0,
+        quarter_budgets=(2e8, budget),
+    )
+
+
+@pytest.mark.parametrize("method", ["extensive", "decomposition"])
+def test_a_budget_of_less_than_a_millionth_of_all_spending_is_kept(method) -> None:
+    """The second quarter costs 66, the first 132 million: a millionth of it is twice as much."""
+    kept = right_size(after_a_dear_quarter(66.0), limits=TIGHT, method=method)
+    assert kept.certificate.status == "optimal"
+    assert verify_plan(after_a_dear_quarter(66.0), kept.solution) == []
+    tight = after_a_dear_quarter(60.0)
+    broken = verify_plan(tight, kept.solution)
+    assert [violation.code for violation in broken] == ["budget"]
+    refused = right_size(tight, limits=TIGHT, method=method)
+    assert refused.certificate.status == "infeasible"
+
+
+def huge() -> PlanningProblem:
+    """Return a plan of two trillion GPUs, all of which are best reserved at one site."""
+    twice = (1.0,) * 12 + (3.0,) * 12
+    both = (JobOption("a", 2, 1.0), JobOption("b", 4, 0.5))
+    one = (JobOption("a", 2, 1.0), JobOption("b", 1, 0.5))
+    jobs = {"late": (5e11,), "now": (5e11,)}
+    reserve = HostOffer("reserve", HostType("b", 1, "b"), "reserved", 5.5, ("east",))
+    return PlanningProblem(
+        "huge",
+        "EUR",
+        1,
+        (reserve, HostOffer("rent", HostType("a", 1, "a"), "on_demand", 0.3)),
+        (Site("east"), Site("cloud")),
+        (
+            JobClass("late", both, ServiceGoal("wait", 1.0, 0.95), deferrable=True),
+            JobClass("now", one, ServiceGoal("wait", 0.5, None), hourly_profile=twice),
+        ),
+        (Scenario("only", 1.0, jobs),),
+        quarter_hours=168.0,
+        failures=1,
+    )
+
+
+@pytest.mark.parametrize("method", ["extensive", "decomposition"])
+def test_a_plan_of_a_trillion_gpus_is_found_and_kept(method) -> None:
+    result = right_size(huge(), limits=TIGHT, method=method)
+    assert result.certificate.status == "optimal"
+    assert verify_plan(huge(), result.solution) == []
+
+
+def test_a_few_of_a_trillion_gpus_are_read_as_none() -> None:
+    """A solver leaves them anywhere, in a pool without a host too."""
+    problem = huge()
+    data = SizingData(problem)
+    first, blocks = Relaxation(data, Settings(10.0), 1e-6).first, Blocks(data)
+    running = np.zeros((1, 1, blocks.num_columns))
+    in_use = {}
+    for k, mode in enumerate(data.modes):
+        if mode.spot:
+            continue
+        site = problem.sites[data.pools[mode.pool].site].name
+        is_main = (data.pools[mode.pool].gpu_type, site) == ("b", "east")
+        most = data.demand[0, 0, mode.job_class] * mode.gpus_per_unit
+        running[0, 0, blocks.columns.mode[k]] = (2.0 if is_main else 5e-10) * most
+        in_use[mode.job_class] = in_use.get(mode.job_class, 0) + 1
+    assert all(count > 1 for count in in_use.values())
+    running /= blocks.scale
+    plan = read_plan(data, first, blocks, np.zeros(len(first.cost)), running)
+    assert plan.shares
+    assert {(share.site, share.option) for share in plan.shares} == {("east", 1)}
