@@ -22,9 +22,9 @@ from alloc.workload import Configuration
 
 Array = npt.NDArray[np.float64]
 _PAIRS = 2**15
-"""Pairs of configurations, over all tables, up to which each is compared with each at once. It takes
-a third to two thirds of the time of looking for one undominated after the other; from four times as
-many on it takes longer."""
+"""Pairs of configurations, over all tables, up to which each is compared with each at once. That
+takes a third to two thirds of the time of looking for one undominated after the other; from four
+times as many on it takes longer."""
 
 
 @dataclass(frozen=True)
