@@ -15,7 +15,6 @@ from dataclasses import dataclass, replace
 from alloc.errors import SimulationError
 from alloc.problems.operation.job_stream import OperationStream, StreamJob
 from alloc.problems.operation.problem import (
-    HOUR_S,
     EarlyStop,
     OperationJob,
     OperationPlan,
@@ -25,6 +24,7 @@ from alloc.problems.operation.problem import (
 from alloc.result import Limits
 from alloc.solving.operation.policies import require_policy
 from alloc.solving.outcome import Progress, Settings
+from alloc.units import HOUR_S
 
 _NOTHING_S = 1e-6
 """A microsecond: what is left of a job below it is rounding."""

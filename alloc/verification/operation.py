@@ -8,13 +8,13 @@ from collections.abc import Iterator
 from alloc.errors import InstanceError, nearest
 from alloc.objectives import Measure, Value
 from alloc.problems.operation.problem import (
-    HOUR_S,
     NodePlan,
     OperationJob,
     OperationPlan,
     OperationProblem,
 )
 from alloc.problems.operation.report import OperationCosts
+from alloc.units import HOUR_S
 from alloc.verification.violation import Violation
 
 OBJECTIVES = {

@@ -8,14 +8,13 @@ from typing import Any
 
 from alloc.errors import InstanceError
 from alloc.problems.operation.problem import (
-    HOUR_S,
     Accounting,
     NodePool,
     NodeType,
     OperationJob,
     OperationProblem,
 )
-from alloc.units import require_positive
+from alloc.units import HOUR_S, require_positive
 
 
 @dataclass(frozen=True)

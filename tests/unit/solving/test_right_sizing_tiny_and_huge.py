@@ -134,7 +134,7 @@ def test_a_few_of_a_trillion_gpus_are_read_as_none() -> None:
     data = SizingData(problem)
     first, blocks = Relaxation(data, Settings(10.0), 1e-6).first, Blocks(data)
     running = np.zeros((1, 1, blocks.num_columns))
-    in_use = {}
+    in_use: dict[int, int] = {}
     for k, mode in enumerate(data.modes):
         if mode.spot:
             continue
