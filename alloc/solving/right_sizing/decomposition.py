@@ -157,7 +157,8 @@ class Decomposition:
             at = relaxation.first.counted[relaxation.first.open >= 0]
             point = relaxation.relaxed_point
             self.candidates.seen[: len(self.candidates.switches)] |= point[at] > _OPEN
-            if not self._is_late():
+            if len(relaxation.first.sent) or not self._is_late():
+                # Of use to dives by slopes, for which there is no time otherwise.
                 self.candidates.add_pool_closing_cuts(point)
         if not relaxation.closed():
             self._learn_what_is_waived(_SHARE_OF_WAIVERS * relaxation.seconds_left())
