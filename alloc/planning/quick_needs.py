@@ -83,10 +83,7 @@ class QuickNeeds:
         ]
         self.position = {regime: i for i, regime in enumerate(self.regimes)}
         self.quarter = np.array([regime.quarter for regime in self.regimes])
-        self.pool = [
-            Pool(data.pools[mode.pool].gpu_type, self._site(mode.pool), mode.spot)
-            for mode in data.modes
-        ]
+        self.pool = [Pool(*self.pool_of(mode.pool), mode.spot) for mode in data.modes]
         self.modes_of: dict[Pool, list[int]] = defaultdict(list)
         for i, pool in enumerate(self.pool):
             self.modes_of[pool].append(i)
@@ -116,18 +113,23 @@ class QuickNeeds:
             pool = Pool(c.options[share.option].gpu_type, share.site, share.spot)
             at = self.position[Regime(share.scenario, share.quarter, share.band)]
             self.rates[mode_of[c.name, share.option, pool], at] += share.jobs_per_hour
-        self.pools = sorted({self.pool[i] for i in np.flatnonzero(self.rates.any(axis=1))})
+        # Where hosts are rented by the hour, jobs may come though none do now.
+        hourly = {Pool(*self.pool_of(h.pool), h.spot) for h in data.rental_options}
+        used = {self.pool[i] for i in np.flatnonzero(self.rates.any(axis=1))}
+        self.pools = sorted(used | (hourly & set(self.pool)))
         self._correction = {pool: np.ones(len(self.regimes)) for pool in self.pools}
         self.needs: dict[Pool, Array] = {}
         self.refresh(self.pools)
 
     def others(self, mode: int) -> Sequence[int]:
-        """Return the modes of the same class in other pools of the plan."""
+        """Return the modes of the same class in other pools."""
         same = self._modes_of_class[self.data.modes[mode].job_class]
         return [j for j in same if self.pool[j] != self.pool[mode] and self.pool[j] in self.needs]
 
-    def _site(self, pool: int) -> str:
-        return self.data.problem.sites[self.data.pools[pool].site].name
+    def pool_of(self, position: int) -> tuple[str, str]:
+        """Return the GPU type and the site of a pool of the problem."""
+        pool = self.data.pools[position]
+        return pool.gpu_type, self.data.problem.sites[pool.site].name
 
     def refresh(self, pools: Iterable[Pool]) -> None:
         """Work out anew what pools need."""

@@ -406,7 +406,7 @@ class Settling:
         more = [
             Tightening(names[pool], pool.gpu_type, pool.site, margin=gpus)
             for pool, gpus in most.items()
-            if not pool.spot
+            if not pool.spot and pool in names
         ]
         return self.problem.replace(tightening=self.problem.tightening + tuple(more))
 
