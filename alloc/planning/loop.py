@@ -42,7 +42,7 @@ _NEAR_BY_TIME = 0.04
 _FIRST_PRICES = 2
 # Iterations until jobs stay where they are, if plans end by their time and still miss goals: each
 # solve moves jobs, and what pools require of others was not measured.
-_TRIES = 3
+_TRIES = 2
 # Part of the cost that an iteration must have saved for another to be worth its time: half of the
 # gap to which plans are solved.
 _LITTLE = 0.005

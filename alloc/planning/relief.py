@@ -11,6 +11,7 @@ tangent says nothing of what the first jobs there require. Then the linear progr
 
 from __future__ import annotations
 
+import math
 import time
 from collections import defaultdict
 from collections.abc import Sequence
@@ -256,7 +257,7 @@ class _Program:
         for pool, gpus in needs.needs.items():
             least = gpus / unit
             if pool.spot:
-                rows = self._rows(least + _LITTLE / unit)
+                rows = self._rows(least + self._free(pool) / unit)
                 for h in settling.rentals[pool]:
                     price = [settling.price(h, regime) for regime in needs.regimes]
                     most = [min(settling.most(h, regime), _NO_LIMIT) for regime in needs.regimes]
@@ -283,6 +284,13 @@ class _Program:
                 np.full(count, penalty), np.full(count, _NO_LIMIT / unit)
             )
             self._enter(rows, self.lacking[pool], np.array(1.0))
+
+    def _free(self, pool: Pool) -> float:
+        """Return the GPUs of spot hosts that are left free: a host where gangs take several."""
+        needs = self.needs
+        gangs = {int(needs.gpus[i]) for i in needs.modes_of[pool] if needs.rates[i].any()}
+        size = self.relief.settling.largest_host(pool)
+        return _LITTLE if size % max(math.gcd(*gangs), 1) == 0 else float(size)
 
     def _moves(self, pool: Pool, quarter: Ints) -> None:
         """Add moves out of a pool, in regimes of a quarter, to where the class is too."""
