@@ -84,7 +84,6 @@ class _Relief:
         self.problem = problem
         self.settling = Settling(problem, knowledge)
         self.needs = QuickNeeds(self.settling.data, plan)
-        self.given = plan
         self._correct(plan)
         firm = {
             (pool, regime): float(gpus)
@@ -162,6 +161,11 @@ class _Relief:
             Money for a GPU in each regime.
         lacks
             Pools that lack GPUs: none is sent there.
+
+        Returns
+        -------
+        bool
+            Whether any were sent.
         """
         needs = self.needs
         usual = _usual(prices, needs.quarter)

@@ -14,9 +14,12 @@ from alloc.backends.linear_program import LinearProgram
 from alloc.models.right_sizing.data import SizingData
 from alloc.planning.buffers import Knowledge, is_enough
 from alloc.planning.capacity import required_by_formula
+from alloc.planning.iteration_solves import IterationSolves
 from alloc.planning.pools import operations_of
 from alloc.planning.quick_needs import QuickNeeds
 from alloc.planning.relief import relieved
+from alloc.planning.replay import ReplaySettings
+from alloc.planning.report import solve_plan
 from alloc.planning.settling import settled
 from alloc.planning.tightenings import with_shared_pools
 from alloc.problems.right_sizing import (
@@ -32,7 +35,7 @@ from alloc.problems.right_sizing import (
 )
 from alloc.problems.right_sizing.accounting import account
 from alloc.problems.right_sizing.plan import Share
-from alloc.result import Certificate, Result
+from alloc.result import Limits, Result
 from alloc.topology import HostType
 from alloc.verification.right_sizing import verify_plan
 
@@ -75,11 +78,8 @@ def plan_with(at_home: dict[tuple[str, int], float], hosts: int) -> Plan:
 
 def as_result(problem: PlanningProblem, plan: Plan) -> Result[Plan]:
     """Return a result that holds a plan, as of a solve that its time ended."""
-    from alloc.planning.report import solve_plan
-    from alloc.result import Limits
-
     found = solve_plan(problem, Limits(seconds=20.0))
-    certificate: Certificate = found.certificate.replace(limit="time")
+    certificate = found.certificate.replace(limit="time")
     return found.replace(solution=plan, certificate=certificate)
 
 
@@ -180,12 +180,20 @@ def test_quick_needs_are_what_the_formula_says(loads: tuple[float, float, float]
         assert found[0] == pytest.approx(required_by_formula(other), rel=0.05)
 
 
-def test_a_relieved_plan_keeps_the_rules() -> None:
-    problem = with_shared_pools(room_and_cloud(4))
+def test_a_plan_of_a_full_room_is_settled_with_what_pools_require() -> None:
+    """Without relief it would be replayed though it lacks capacity."""
+    asked = room_and_cloud(4)
+    problem = with_shared_pools(asked)
     given = plan_with(dict.fromkeys(itertools.product(RATES, range(2)), 1.0), 4)
-    found = relieved(problem, Knowledge(), given, 20.0)
+    late = as_result(problem, given)
+    solves = IterationSolves(
+        asked, problem, Knowledge(), lambda *asked: late, ReplaySettings(), None
+    )
+    found = solves.settled(late)
     assert found is not None
-    done = settled(problem, Knowledge(), as_result(problem, given), 20.0, found)
-    assert done is not None
-    assert not verify_plan(problem, done.require_solution())
-    assert done.certificate.bound == -math.inf
+    assert found.is_enough
+    assert not verify_plan(problem, found.result.require_solution())
+    assert found.result.certificate.bound == -math.inf
+    # And there is no need of a solve that would move other jobs.
+    again, result = solves.in_places_of(late)
+    assert (again, result.solution) == (problem, found.result.solution)
