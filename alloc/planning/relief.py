@@ -15,6 +15,7 @@ import math
 import time
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 from scipy import sparse
@@ -84,7 +85,9 @@ class _Relief:
         self.problem = problem
         self.settling = Settling(problem, knowledge)
         self.needs = QuickNeeds(self.settling.data, plan)
-        self._correct(plan)
+        self._touched: set[Pool] = set()
+        """Pools from which or to which jobs moved since needs were corrected."""
+        self.needs.correct(self.settling.required(operations_of(problem, plan)))
         firm = {
             (pool, regime): float(gpus)
             for pool, by_regime in self.needs.needs.items()
@@ -95,9 +98,13 @@ class _Relief:
         self.gpu_unit, self.money = self.hosts.data.gpu_unit, money_unit(self.hosts.data)
         self.energy = _energy(self.needs) / self.money
 
-    def _correct(self, plan: Plan) -> None:
-        operations = operations_of(self.problem, plan)
+    def _correct(self) -> None:
+        """Correct what pools need by the formula, where jobs moved since the last time."""
+        plan, touched = self.needs.moved_plan(), self._touched
+        shares = tuple(share for share in plan.shares if self.settling.pool_of(share) in touched)
+        operations = operations_of(self.problem, replace(plan, shares=shares))
         self.needs.correct(self.settling.required(operations))
+        self._touched = set()
 
     def plan(self, ends: float) -> Plan | None:
         """Return a plan without lacks, or None."""
@@ -115,7 +122,7 @@ class _Relief:
                 break
             if not lacks:
                 # The table was corrected for the jobs of before.
-                self._correct(self.needs.moved_plan())
+                self._correct()
                 is_corrected = True
                 continue
             is_corrected = False
@@ -129,7 +136,7 @@ class _Relief:
     def _move(self, program: _Program, solution: LinearSolution) -> bool:
         """Move jobs as a program says, and return whether any were."""
         rates, before = self.needs.rates, self.needs.rates.copy()
-        touched = set()
+        touched: set[Pool] = set()
         for i, j, regimes, columns in program.moves:
             part = solution.values[columns]
             part = np.where(part < _ROUND_OFF, 0.0, np.where(part > 1 - _ROUND_OFF, 1.0, part))
@@ -139,6 +146,7 @@ class _Relief:
                 rates[j, regimes] += moved
                 touched |= {self.needs.pool[i], self.needs.pool[j]}
         self.needs.refresh(touched)
+        self._touched |= touched
         return bool(touched)
 
     def _open(
@@ -197,6 +205,7 @@ class _Relief:
             needs.rates[i, regimes] -= moved
             needs.rates[j, regimes] += moved
             needs.refresh((pool, needs.pool[j]))
+            self._touched |= {pool, needs.pool[j]}
             left, has_moved = left - (before - needs.needs[pool][regimes]), True
         return has_moved
 
@@ -395,13 +404,17 @@ def _energy(needs: QuickNeeds) -> Array:
     for kind in data.kinds:
         kw[kind.pool] = min(kind.kw_per_gpu, kw.get(kind.pool, kind.kw_per_gpu))
     scenario = data.problem.scenario_index
+    hours = np.array(
+        [
+            data.probability[scenario[regime.scenario]]
+            * data.discount[regime.quarter]
+            * data.bands.hours[regime.band]
+            for regime in needs.regimes
+        ]
+    )
+    bands = np.array([regime.band for regime in needs.regimes])
     for i, mode in enumerate(data.modes):
-        if mode.pool not in kw or mode.spot:
-            continue
-        price = data.energy_cost[data.pools[mode.pool].site]
-        busy = needs.gpus[i] * needs.hours[i]
-        for at, regime in enumerate(needs.regimes):
-            weight = data.probability[scenario[regime.scenario]] * data.discount[regime.quarter]
-            hours = data.bands.hours[regime.band]
-            found[i, at] = kw[mode.pool] * busy * price[regime.band] * weight * hours
+        if mode.pool in kw and not mode.spot:
+            price = data.energy_cost[data.pools[mode.pool].site][bands]
+            found[i] = kw[mode.pool] * needs.gpus[i] * needs.hours[i] * price * hours
     return found

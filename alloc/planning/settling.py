@@ -290,7 +290,7 @@ class Settling:
         firm = self._firm_places(plan)
         rates: dict[Share, float] = defaultdict(float)
         for share in plan.shares:
-            at = self._pool_of(share), Regime(share.scenario, share.quarter, share.band)
+            at = self.pool_of(share), Regime(share.scenario, share.quarter, share.band)
             part = stays.get(at, 1.0) if share.job_class in firm else 1.0
             rates[replace(share, jobs_per_hour=0.0)] += part * share.jobs_per_hour
             if part < 1.0:
@@ -300,7 +300,8 @@ class Settling:
         shares = (replace(share, jobs_per_hour=rate) for share, rate in rates.items() if rate > 0)
         return replace(plan, shares=tuple(shares))
 
-    def _pool_of(self, share: Share) -> Pool:
+    def pool_of(self, share: Share) -> Pool:
+        """Return the pool that jobs are sent to."""
         job_class = self.problem.classes[self.problem.class_index[share.job_class]]
         return Pool(job_class.options[share.option].gpu_type, share.site, share.spot)
 
@@ -314,7 +315,7 @@ class Settling:
         for share in plan.shares:
             if not share.spot:
                 own[share.job_class, share.option, share.site] += share.jobs_per_hour
-                of_pool[self._pool_of(share)] += share.jobs_per_hour
+                of_pool[self.pool_of(share)] += share.jobs_per_hour
         found: dict[str, tuple[tuple[float, float], tuple[int, str]]] = {}
         for mode in self.data.modes:
             if not mode.spot:
@@ -402,7 +403,7 @@ class Settling:
         most: dict[Pool, float] = defaultdict(float)
         for (pool, _), gpus in needs.items():
             most[pool] = max(most[pool], gpus)
-        names = {self._pool_of(share): share.job_class for share in plan.shares}
+        names = {self.pool_of(share): share.job_class for share in plan.shares}
         more = [
             Tightening(names[pool], pool.gpu_type, pool.site, margin=gpus)
             for pool, gpus in most.items()
