@@ -48,6 +48,10 @@ _ROUND_OFF = 1e-3
 _LEAST_RELIEF = 0.1
 # New places in a go for a pool in a quarter; what is lacking then, the next program finds.
 _MAX_PLACES = 6
+# Gangs that a pool should hold for a class to be sent there, if another does. The formula takes all
+# GPUs for ones that gangs fill. Of what holds one gang and a half, a third stands idle, and goals
+# are missed by far; of what holds four and a half, a ninth.
+_GANGS = 4
 # No pool is as large: no limit.
 _NO_LIMIT = 1e6
 
@@ -196,10 +200,12 @@ class _Relief:
                         # Prices are 0 where there is room now, not where more come.
                         now = float(np.maximum(prices[there][regimes], 0.0) @ more)
                         paid = max(now, usual * float(more.max()))
-                        ways.append((paid / got, i, j, part))
+                        after = needs.needs[there][regimes] + more
+                        is_small = bool(after.min() < _GANGS * needs.gpus[j])
+                        ways.append((is_small, paid / got, i, j, part))
             if not ways:
                 break
-            _, i, j, part = min(ways)
+            *_, i, j, part = min(ways)
             before = needs.needs[pool][regimes]
             moved = part * needs.rates[i, regimes]
             needs.rates[i, regimes] -= moved
