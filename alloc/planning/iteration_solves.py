@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from alloc.planning.buffers import Knowledge, fit, is_enough, raise_buffers
 from alloc.planning.pools import Operation, operations_of, tightest
+from alloc.planning.relief import relieved
 from alloc.planning.replay import ReplaySettings
 from alloc.planning.settling import settled
 from alloc.planning.tightenings import keys_of, priced, tightened
@@ -229,7 +230,9 @@ class IterationSolves:
         if self.seconds is not None:
             left = max(self._left(), _LEAST_TIME * self.seconds)
             seconds = min(seconds, left, _SETTLING_TIME * self.seconds)
-        found = settled(self.shared, self.knowledge, result, seconds)
+        plan = relieved(self.shared, self.knowledge, result.require_solution(), seconds)
+        found = settled(self.shared, self.knowledge, result, seconds, plan) if plan else None
+        found = found or settled(self.shared, self.knowledge, result, seconds)
         if found is None:
             return None
         self._solved.append((self.shared, found))

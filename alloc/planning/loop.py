@@ -41,8 +41,9 @@ _NEAR_BY_TIME = 0.04
 # classes for the capacity of pools that others then leave, the second knows who is left.
 _FIRST_PRICES = 2
 # Iterations until jobs stay where they are, if plans end by their time and still miss goals: each
-# solve moves jobs, and what pools require of others was not measured.
-_TRIES = 3
+# solve moves jobs, and what pools require of others was not measured. Once goals hold, the
+# iterations that are left seek cheaper plans by solves again.
+_TRIES = 2
 # Part of the cost that an iteration must have saved for another to be worth its time: half of the
 # gap to which plans are solved.
 _LITTLE = 0.005
@@ -417,7 +418,10 @@ def _holds_sentence(iterations: tuple[Iteration, ...], settings: ReplaySettings)
 def _about(first: Iteration, number: int, one: Iteration) -> str:
     """Return which problem the bound of an iteration is about, if not the one asked."""
     if not math.isfinite(one.result.certificate.bound):
-        return "; its jobs stay where an earlier solve sent them, and no bound is proved of it"
+        return (
+            "; its jobs stay where an earlier solve sent them, but for those that full pools had "
+            "no hosts for, and no bound is proved of it"
+        )
     if one.problem == first.problem:
         return ""
     added = [part for part in one.tightening if part not in first.tightening]

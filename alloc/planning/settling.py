@@ -52,7 +52,11 @@ Needs = dict[tuple[Pool, Regime], float]
 
 
 def settled(
-    problem: PlanningProblem, knowledge: Knowledge, result: Result[Plan], seconds: float
+    problem: PlanningProblem,
+    knowledge: Knowledge,
+    result: Result[Plan],
+    seconds: float,
+    jobs: Plan | None = None,
 ) -> Result[Plan] | None:
     """Return a plan with the hosts that its pools require, its jobs staying where they are.
 
@@ -66,6 +70,8 @@ def settled(
         A plan of the problem, perhaps with buffers.
     seconds
         Wall time of the integer program, more than 0.
+    jobs
+        A plan with other places for the jobs of the result; None: they stay.
 
     Returns
     -------
@@ -80,7 +86,8 @@ def settled(
     """
     limits = Limits(seconds=seconds)
     settings = Settings.of(limits)
-    plan = Settling(problem, knowledge).settle(result.require_solution(), seconds)
+    jobs = result.require_solution() if jobs is None else jobs
+    plan = Settling(problem, knowledge).settle(jobs, seconds)
     if plan is None or verify_plan(problem, plan):
         return None
     limit = result.certificate.limit
@@ -94,10 +101,11 @@ class _Program:
 
     Parameters
     ----------
-    begin
-        Columns of the first stage.
+    begin_row, begin
+        Rows and columns of the first stage.
     """
 
+    begin_row: int
     begin: int
     cost: list[float] = field(default_factory=list)
     upper: list[float] = field(default_factory=list)
@@ -109,6 +117,11 @@ class _Program:
         self.cost.append(cost)
         self.upper.append(upper)
         return self.begin + len(self.cost) - 1
+
+    def row(self, entries: list[tuple[int, float]], least: float) -> int:
+        """Add a row of entries that come to no less, and return its position."""
+        self.rows.append((entries, least))
+        return self.begin_row + len(self.rows) - 1
 
     def model(self, first: FirstStage, unit: float) -> ArrayModel:
         """Return these beside the first stage, with money in units of `unit`."""
@@ -131,6 +144,36 @@ class _Program:
         )
 
 
+@dataclass(frozen=True)
+class HostsProgram:
+    """The integer program of the hosts of a plan whose jobs stay, money in units of `money_unit`.
+
+    Parameters
+    ----------
+    data, first
+        What it is made of: the problem and its first stage.
+    model
+        The program; of needs as many rows as pools with rented hosts have regimes, and one a
+        quarter of each other pool.
+    rented
+        Columns of hosts rented in a regime, with the position of the rental option.
+    on_spot
+        Rentals on spot hosts, which are no choice.
+    row_of
+        Rows of needs, by pool and regime or quarter.
+    lacking
+        Columns of GPUs that pools require and cannot have.
+    """
+
+    data: SizingData
+    first: FirstStage
+    model: ArrayModel
+    rented: tuple[tuple[int, int, Regime], ...]
+    on_spot: tuple[Rental, ...]
+    row_of: Mapping[tuple[Pool, Regime | int], int]
+    lacking: tuple[int, ...]
+
+
 class Settling:
     """Settles plans of a problem.
 
@@ -148,9 +191,9 @@ class Settling:
         self._pools = {
             self._pool(p, spot): p for p in range(len(self.data.pools)) for spot in (False, True)
         }
-        self._rentals: dict[Pool, list[int]] = defaultdict(list)
+        self.rentals: dict[Pool, list[int]] = defaultdict(list)
         for h, rental in enumerate(self.data.rental_options):
-            self._rentals[self._pool(rental.pool, rental.spot)].append(h)
+            self.rentals[self._pool(rental.pool, rental.spot)].append(h)
 
     def settle(self, plan: Plan, seconds: float) -> Plan | None:
         """Return the plan with the hosts that its pools require, or None if there is none.
@@ -167,15 +210,19 @@ class Settling:
             (Pool(gpu_type, site, spot), Regime(*moment)): gpus
             for (moment, gpu_type, site, spot), gpus in account(self.problem, plan).room.items()
         }
-        required = self._required(operations_of(self.problem, plan))
+        required = self.required(operations_of(self.problem, plan))
         needs = room | {at: max(gpus, room.get(at, 0.0)) for at, gpus in required.items()}
         return self._with_hosts(plan, needs, room, seconds)
+
+    def position(self, pool: Pool) -> int:
+        """Return where a pool is among those of the problem."""
+        return self._pools[pool]
 
     def _pool(self, position: int, spot: bool) -> Pool:
         pool = self.data.pools[position]
         return Pool(pool.gpu_type, self.problem.sites[pool.site].name, spot)
 
-    def _most(self, h: int, regime: Regime) -> float:
+    def most(self, h: int, regime: Regime) -> float:
         """Return how many hosts a rental option has in a regime."""
         rental = self.data.rental_options[h]
         if not (rental.spot and math.isfinite(rental.most)):
@@ -186,7 +233,7 @@ class Settling:
 
     # What is required -------------------------------------------------------------------------
 
-    def _required(self, operations: Sequence[Operation]) -> Needs:
+    def required(self, operations: Sequence[Operation]) -> Needs:
         """Return what pools with a goal require in each regime."""
         return {
             (one.pool, one.regime): gpus_to_ask(
@@ -200,9 +247,13 @@ class Settling:
         """Return the GPUs of the largest host of a pool, of those to be had if it has none."""
         if operation.hosts:
             return max(operation.hosts)
-        at = self._pools[operation.pool]
+        return self.largest_host(operation.pool)
+
+    def largest_host(self, pool: Pool) -> int:
+        """Return the GPUs of the largest host to be had in a pool."""
+        at = self._pools[pool]
         groups = [self.data.offer(g).gpus for g in self.data.host_groups if g.pool == at]
-        rented = [self.data.rental_options[h].gpus for h in self._rentals[operation.pool]]
+        rented = [self.data.rental_options[h].gpus for h in self.rentals[pool]]
         return max([*groups, *map(int, rented)], default=1)
 
     # Where spot hosts are too few -------------------------------------------------------------
@@ -218,10 +269,9 @@ class Settling:
             if one.pool.spot
         }
         stays = {}
-        for at, gpus in self._required(list(spot.values())).items():
+        for at, gpus in self.required(list(spot.values())).items():
             had = math.fsum(
-                self._most(h, at[1]) * self.data.rental_options[h].gpus
-                for h in self._rentals[at[0]]
+                self.most(h, at[1]) * self.data.rental_options[h].gpus for h in self.rentals[at[0]]
             )
             if gpus > had:
                 stays[at] = _part_within(spot[at], gpus, had)
@@ -240,7 +290,7 @@ class Settling:
         firm = self._firm_places(plan)
         rates: dict[Share, float] = defaultdict(float)
         for share in plan.shares:
-            at = self._pool_of(share), Regime(share.scenario, share.quarter, share.band)
+            at = self.pool_of(share), Regime(share.scenario, share.quarter, share.band)
             part = stays.get(at, 1.0) if share.job_class in firm else 1.0
             rates[replace(share, jobs_per_hour=0.0)] += part * share.jobs_per_hour
             if part < 1.0:
@@ -250,7 +300,8 @@ class Settling:
         shares = (replace(share, jobs_per_hour=rate) for share, rate in rates.items() if rate > 0)
         return replace(plan, shares=tuple(shares))
 
-    def _pool_of(self, share: Share) -> Pool:
+    def pool_of(self, share: Share) -> Pool:
+        """Return the pool that jobs are sent to."""
         job_class = self.problem.classes[self.problem.class_index[share.job_class]]
         return Pool(job_class.options[share.option].gpu_type, share.site, share.spot)
 
@@ -264,7 +315,7 @@ class Settling:
         for share in plan.shares:
             if not share.spot:
                 own[share.job_class, share.option, share.site] += share.jobs_per_hour
-                of_pool[self._pool_of(share)] += share.jobs_per_hour
+                of_pool[self.pool_of(share)] += share.jobs_per_hour
         found: dict[str, tuple[tuple[float, float], tuple[int, str]]] = {}
         for mode in self.data.modes:
             if not mode.spot:
@@ -283,54 +334,65 @@ class Settling:
         Of firm hosts no fewer than the model's room; of what is required besides, as many as sites
         hold.
         """
-        data = SizingData(self._with_room_for(plan, needs))
-        first = first_stage(data)
-        # As in the first stage, GPUs and rented hosts are neither huge nor tiny numbers.
-        unit, penalty = data.gpu_unit, self._penalty() * data.gpu_unit
-        usable = {pool: first.usable[p] for pool, p in self._pools.items()}
-        rentals: list[Rental] = []
-        program = _Program(len(first.cost))
-        rented: list[tuple[int, int, Regime]] = []
-        largest: dict[tuple[Pool, int], tuple[float, float]] = {}
-        for at, gpus in needs.items():
-            pool, regime = at
-            if pool.spot:
-                rentals += self._on_spot(pool, regime, gpus)
-            elif self._rentals[pool]:
-                entries = [(int(usable[pool][regime.quarter]), 1.0)]
-                for h in self._rentals[pool]:
-                    option = data.rental_options[h]
-                    most = min(self._most(h, regime), gpus / option.gpus) / unit
-                    column = program.column(self._price(h, regime) * unit, most)
-                    entries.append((column, option.gpus))
-                    rented.append((column, h, regime))
-                if all(math.isfinite(self._most(h, regime)) for h in self._rentals[pool]):
-                    lacking = max(gpus - room.get(at, 0.0), 0.0) / unit
-                    entries.append((program.column(penalty, lacking), 1.0))
-                program.rows.append((entries, gpus / unit))
-            else:
-                known = largest.get((pool, regime.quarter), (0.0, 0.0))
-                room_there = max(known[1], room.get(at, 0.0))
-                largest[pool, regime.quarter] = max(known[0], gpus), room_there
-        for (pool, quarter), (gpus, least) in largest.items():
-            column = program.column(penalty, max(gpus - least, 0.0) / unit)
-            program.rows.append(([(int(usable[pool][quarter]), 1.0), (column, 1.0)], gpus / unit))
-        model = program.model(first, money_unit(data))
-        self._open(model, data, first, plan, largest)
-        if len(first.waive):
-            waived = [float(scenario.name in plan.waived) for scenario in self.problem.scenarios]
-            model.lower[first.waive] = model.upper[first.waive] = waived
-        raw = highs.solve(model, SolverOptions(seconds, gap=_GAP))
+        built = self.hosts_program(plan, needs, room)
+        raw = highs.solve(built.model, SolverOptions(seconds, gap=_GAP))
         if raw.limit == "interrupt":
             raise KeyboardInterrupt
         if raw.values is None or raw.objective is None:
             return None
         if raw.objective - raw.bound > _POOR * abs(raw.objective):
             return None
-        for column, h, regime in rented:
-            rentals += self._rental(h, regime, float(raw.values[column]) * unit)
+        data, first, rentals = built.data, built.first, list(built.on_spot)
+        for column, h, regime in built.rented:
+            rentals += self._rental(h, regime, float(raw.values[column]) * data.gpu_unit)
         orders = tuple(read_orders(data, first, raw.values))
         return replace(plan, orders=orders, rentals=tuple(rentals))
+
+    def hosts_program(self, plan: Plan, needs: Needs, room: Needs) -> HostsProgram:
+        """Return the integer program of the cheapest hosts that give pools what they need."""
+        data = SizingData(self._with_room_for(plan, needs))
+        first = first_stage(data)
+        # As in the first stage, GPUs and rented hosts are neither huge nor tiny numbers.
+        unit, penalty = data.gpu_unit, self.penalty() * data.gpu_unit
+        usable = {pool: first.usable[p] for pool, p in self._pools.items()}
+        rentals: list[Rental] = []
+        lack: list[int] = []
+        program = _Program(*first.matrix.shape)
+        rented: list[tuple[int, int, Regime]] = []
+        row_of: dict[tuple[Pool, Regime | int], int] = {}
+        largest: dict[tuple[Pool, int], tuple[float, float]] = {}
+        for at, gpus in needs.items():
+            pool, regime = at
+            if pool.spot:
+                rentals += self._on_spot(pool, regime, gpus)
+            elif self.rentals[pool]:
+                entries = [(int(usable[pool][regime.quarter]), 1.0)]
+                for h in self.rentals[pool]:
+                    option = data.rental_options[h]
+                    most = min(self.most(h, regime), gpus / option.gpus) / unit
+                    column = program.column(self.price(h, regime) * unit, most)
+                    entries.append((column, option.gpus))
+                    rented.append((column, h, regime))
+                if all(math.isfinite(self.most(h, regime)) for h in self.rentals[pool]):
+                    lacking = max(gpus - room.get(at, 0.0), 0.0) / unit
+                    lack.append(program.column(penalty, lacking))
+                    entries.append((lack[-1], 1.0))
+                row_of[pool, regime] = program.row(entries, gpus / unit)
+            else:
+                known = largest.get((pool, regime.quarter), (0.0, 0.0))
+                room_there = max(known[1], room.get(at, 0.0))
+                largest[pool, regime.quarter] = max(known[0], gpus), room_there
+        for (pool, quarter), (gpus, least) in largest.items():
+            column = program.column(penalty, max(gpus - least, 0.0) / unit)
+            lack.append(column)
+            entries = [(int(usable[pool][quarter]), 1.0), (column, 1.0)]
+            row_of[pool, quarter] = program.row(entries, gpus / unit)
+        model = program.model(first, money_unit(data))
+        self._open(model, data, first, plan, largest)
+        if len(first.waive):
+            waived = [float(scenario.name in plan.waived) for scenario in self.problem.scenarios]
+            model.lower[first.waive] = model.upper[first.waive] = waived
+        return HostsProgram(data, first, model, tuple(rented), tuple(rentals), row_of, tuple(lack))
 
     def _with_room_for(self, plan: Plan, needs: Needs) -> PlanningProblem:
         """Return the problem with margins that let pools have as many hosts as they need.
@@ -341,11 +403,11 @@ class Settling:
         most: dict[Pool, float] = defaultdict(float)
         for (pool, _), gpus in needs.items():
             most[pool] = max(most[pool], gpus)
-        names = {self._pool_of(share): share.job_class for share in plan.shares}
+        names = {self.pool_of(share): share.job_class for share in plan.shares}
         more = [
             Tightening(names[pool], pool.gpu_type, pool.site, margin=gpus)
             for pool, gpus in most.items()
-            if not pool.spot
+            if not pool.spot and pool in names
         ]
         return self.problem.replace(tightening=self.problem.tightening + tuple(more))
 
@@ -372,7 +434,7 @@ class Settling:
                 elif column >= 0 and (pool, t) not in needed:
                     model.upper[column] = 0.0
 
-    def _price(self, h: int, regime: Regime) -> float:
+    def price(self, h: int, regime: Regime) -> float:
         """Return expected discounted money for a host of a rental option in a regime."""
         data = self.data
         weight = data.probability[self.problem.scenario_index[regime.scenario]]
@@ -380,7 +442,7 @@ class Settling:
         price = self.problem.offers[data.rental_options[h].offer].price
         return float(price * weight)
 
-    def _penalty(self) -> float:
+    def penalty(self) -> float:
         """Return money for a GPU that a pool lacks in a quarter, where hosts run to the end."""
         data, hours = self.data, self.problem.quarter_hours
         each = [o.price / o.gpus * (hours if o.is_hourly else 1.0) for o in self.problem.offers]
@@ -393,9 +455,9 @@ class Settling:
     def _on_spot(self, pool: Pool, regime: Regime, gpus: float) -> list[Rental]:
         """Return rentals of so many GPUs on spot hosts, the cheapest first, or of all there are."""
         found = []
-        for h in self._rentals[pool]:
+        for h in self.rentals[pool]:
             each = self.data.rental_options[h].gpus
-            hosts = min(gpus / each, self._most(h, regime))
+            hosts = min(gpus / each, self.most(h, regime))
             found += self._rental(h, regime, hosts)
             gpus -= hosts * each
         return found
