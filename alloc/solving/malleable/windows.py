@@ -20,7 +20,7 @@ from alloc.backends import SolverOptions, highs
 from alloc.backends.linear_program import LinearProgram
 from alloc.errors import OutOfTime
 from alloc.formulation import Array
-from alloc.models.malleable.data import Index, SlotData
+from alloc.models.malleable.data import Index, SlotData, Table
 from alloc.models.malleable.profiles import IDLE, Profile
 from alloc.solving.malleable.master import Column, fit_together, make_column
 from alloc.solving.outcome import Settings
@@ -30,6 +30,9 @@ _FIT = 1e-9
 _OPTIONS = {1: 60, 2: 20, 3: 10}
 """Configurations of a job in each slot, by the number of slots: a thousand ways of each job or so,
 whose listing takes as long as choosing among those that are left."""
+_HOPED = 2.0
+"""Multiple of what a window may gain, by prices and what more work is worth at a job's end, up to
+which a choice may lose against the best one of its job: both are rough where ends move far."""
 _PRICED, _CHOSEN = 2000, 400
 """Ways that the linear relaxation and the integer program get at most: more take a second, and
 those of most excess are hardly ever taken."""
@@ -108,15 +111,22 @@ class Window:
         self._prices = prices[self._slots].ravel()
         scale = np.tile(data.rows.capacity, len(slots))
         self._scale = np.where(scale > 0, scale, 1.0)
-        self._ways: list[_Ways] = []
         free = room[self._slots].ravel()
+        listed: dict[int, tuple[Index, Array]] = {}
+        hope = float(self._prices @ np.maximum(free, 0.0))
         for job, column in plan.items():
             kind = data.instance.jobs[job]
             there = data.release[job] <= slots[-1] and column.profile.completion > slots[0]
             if there and kind.preemptible and kind.elasticity == "malleable":
-                ways = self._ways_of(job, column.profile)
-                free = free + ways.use[ways.mine]
-                self._ways.append(ways)
+                choice, loss = listed[job] = self._listed(job, column.profile)
+                hope += float(loss[self._is_mine(job, choice)].sum())
+        self._ways = []
+        for job, (choice, loss) in listed.items():
+            profile = plan[job].profile
+            near = (loss <= _HOPED * hope) | self._is_mine(job, choice)
+            ways = self._ways_of(job, profile, choice[near])
+            free = free + ways.use[ways.mine]
+            self._ways.append(ways)
         self._free = np.maximum(free, 0.0)
         """Capacity that those who stay as they are leave in the slots, shape (slots x R,)."""
 
@@ -164,43 +174,65 @@ class Window:
         # The solver keeps its rows up to a tolerance only.
         return gain > _GAIN and fit_together(changed.values(), room)
 
-    def _ways_of(self, job: int, profile: Profile) -> _Ways:
-        """Return the ways of a job through the slots that may be worth it, and its own."""
+    def _listed(self, job: int, profile: Profile) -> tuple[Index, Array]:
+        """Return choices of a job in the slots, and about what each loses against its best one."""
         data, slots = self._data, self._slots
         table, costs = data.table(job), data.target.costs
         doing = _choices(profile)
-        last, idle = max(doing), len(table.rate)
-        rate = np.append(table.rate, 0.0)
-        use = np.vstack([table.use, np.zeros(table.use.shape[1])])
-        mine = np.array([doing.get(t, idle) for t in slots])
+        idle = len(table.rate)
+        rate, use = _with_idle(table)
         # More work in one slot is less in the last one.
-        worth = (costs.rate[job] + costs.late[job]) / table.rate[doing[last]]
+        worth = (costs.rate[job] + costs.late[job]) / table.rate[doing[max(doing)]]
         prices = self._prices.reshape(len(slots), -1)
-        options = []
+        choices, losses = [], []
         for k, t in enumerate(slots):
-            score = use @ prices[k] - worth * rate
-            score[[mine[k], idle]] = -np.inf
-            best = np.argsort(score, kind="stable")[: _OPTIONS[len(slots)]]
-            options.append(best if t >= data.release[job] else np.array([idle]))
-        choice = np.stack([axis.ravel() for axis in np.meshgrid(*options, indexing="ij")], axis=1)
+            loss = use @ prices[k] - worth * rate
+            loss -= loss.min()
+            rank = loss.copy()
+            rank[[doing.get(t, idle), idle]] = -1.0
+            best = np.argsort(rank, kind="stable")[: _OPTIONS[len(slots)]]
+            choices.append(best if t >= data.release[job] else np.array([idle]))
+            losses.append(loss[choices[-1]] if t >= data.release[job] else np.zeros(1))
+        choice = np.stack([axis.ravel() for axis in np.meshgrid(*choices, indexing="ij")], axis=1)
+        loss = losses[0]
+        for other in losses[1:]:
+            loss = np.add.outer(loss, other)
+        return choice, loss.ravel()
+
+    def _is_mine(self, job: int, choice: Index) -> np.ndarray:
+        """Return which choice of a job is that of the plan."""
+        doing, idle = _choices(self._plan[job].profile), len(self._data.table(job).rate)
+        mine = [doing.get(t, idle) for t in self._slots]
+        return np.asarray((choice == mine).all(axis=1))
+
+    def _ways_of(self, job: int, profile: Profile, choice: Index) -> _Ways:
+        """Return what choices of a job come to, without those that are not possible."""
+        data, slots = self._data, self._slots
+        costs, doing = data.target.costs, _choices(profile)
+        rate, use = _with_idle(data.table(job))
         column = {t: k for k, t in enumerate(slots)}
-        before = sum(table.rate[c] for t, c in doing.items() if t < slots[0])
+        before = sum(rate[c] for t, c in doing.items() if t < slots[0])
         left: Array = np.full(len(choice), float(data.work[job]) - float(before))
         end: Array = np.full(len(choice), np.inf)
         possible = np.ones(len(choice), dtype=bool)
-        for t in range(slots[0], max(last, slots[-1]) + 1):
+        for t in range(slots[0], max(max(doing), slots[-1]) + 1):
+            going = np.isinf(end)
             if t in column:
                 own = rate[choice[:, column[t]]]
-                possible &= np.isinf(end) | (own == 0)  # nobody runs after its end
+                possible &= going | (own == 0)  # nobody runs after its end
+            elif t in doing:
+                own = np.full(len(choice), rate[doing[t]])
             else:
-                own = np.full(len(choice), rate[doing.get(t, idle)])
-            done = np.isinf(end) & (own > 0) & (left <= own * (1 + _FIT))
-            end[done] = t + np.clip(left[done] / own[done], 0.0, 1.0)
-            left = left - own
+                continue
+            done = going & (own > 0) & (left <= own * (1 + _FIT))
+            if done.any():
+                end[done] = t + np.clip(left[done] / own[done], 0.0, 1.0)
+            left -= own
         possible &= end <= min(float(data.limit[job]), float(len(self._room))) + _FIT
-        possible |= (choice == mine).all(axis=1)
-        choice, end = choice[possible], end[possible]
-        at = int(np.flatnonzero((choice == mine).all(axis=1))[0])
+        mine = self._is_mine(job, choice)
+        possible |= mine
+        choice, end, mine = choice[possible], end[possible], mine[possible]
+        at = int(np.flatnonzero(mine)[0])
         end[at] = profile.completion
         late = costs.late[job] * np.maximum(end - costs.due[job], 0.0) if costs.late[job] else 0.0
         cost = costs.base[job] + costs.rate[job] * end + late
@@ -255,6 +287,12 @@ class Window:
         running = {t: c for t, c in doing.items() if t < end and c < len(table.rate)}
         slots = range(min(running), max(running) + 1)
         return Profile(slots[0], tuple(running.get(t, IDLE) for t in slots), end)
+
+
+def _with_idle(table: Table) -> tuple[Array, Array]:
+    """Return the rates and the use of all configurations, then of none."""
+    nothing = np.zeros((1, table.use.shape[1]))
+    return np.append(table.rate, 0.0), np.concatenate([table.use, nothing])
 
 
 def _choices(profile: Profile) -> dict[int, int]:
