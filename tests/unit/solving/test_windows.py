@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -117,7 +118,7 @@ def test_a_window_without_time_finds_nothing_and_raises_nothing() -> None:
 
 
 @pytest.mark.parametrize("change", [{"preemptible": False}, {"elasticity": "moldable"}])
-def test_jobs_that_may_not_pause_or_change_stay_as_they_are(change: dict[str, object]) -> None:
+def test_jobs_that_may_not_pause_or_change_stay_as_they_are(change: dict[str, Any]) -> None:
     """What a window changes are other jobs."""
     data, builder, plan = _planned("elastic-small/08", 0)
     held = set(range(0, data.num_jobs, 4))
