@@ -4,7 +4,8 @@ Incumbents come from three sources. Insertion in the order of the linear master'
 its prices as the value of capacity to later jobs (LP-guided list scheduling). The integer master
 over the generated columns. And large-neighbourhood search: take some jobs out, put them back
 better, either one by one at prices, or all at once by a linear master of their own that is followed
-(`alloc.solving.malleable.dive`) or by the integer master.
+(`alloc.solving.malleable.dive`) or by the integer master; between dives, all jobs may change what
+they do in a few slots (`alloc.solving.malleable.windows`).
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from alloc.solving.malleable.insertion import Builder, value_of
 from alloc.solving.malleable.joint_pricing import ROOM
 from alloc.solving.malleable.master import Column, fit_together, solve_integer_master
 from alloc.solving.malleable.reinsertion import GAIN, Reinsertion
+from alloc.solving.malleable.windows import Window
 from alloc.solving.outcome import Settings
 
 Plan = dict[int, Column]
@@ -52,6 +54,13 @@ larger ones take more than a second each."""
 _IDLE_DIVES = 60
 """Dives without a better schedule after which they choose for two jobs more: by then the smaller
 ones have had each job several times."""
+_WINDOW_SLOTS, _WINDOWS = 3, 24
+"""Slots in which all jobs may change at once, and how many such windows in a row find nothing
+before dives go on. Two slots gain less, and of four so few configurations can be listed that they
+do, too."""
+_WINDOWS_EVERY = 16
+"""Rounds from windows to windows: plans that dives have changed at many places gain most by them,
+and dives find less in plans that windows have filled."""
 _WORSE = 0.15
 """Share of the gap by which dives may leave the best schedule: of 0, 0.05, 0.15 and 0.4 the one
 with the best schedules after 40 seconds of CPU on elastic-medium/07."""
@@ -159,6 +168,8 @@ class Improver(Reinsertion[Column, Array]):
         """What each better schedule of a search changed, since the list was last emptied."""
         self._walk: tuple[Plan, Plan] | None = None
         """The incumbent when the last search ended, and where dives had got to, maybe worse."""
+        self._since = 0
+        """Rounds since the plan was changed a few slots at a time."""
         self._idle, self._size = 0, 8
         """Rounds without a better schedule, and jobs that are inserted together."""
 
@@ -283,12 +294,39 @@ class Improver(Reinsertion[Column, Array]):
         size = int(self.rng.integers(*_DIVE_SIZES, endpoint=True)) + 2 * (self._idle // _IDLE_DIVES)
         allowed = least + _WORSE * max(least - self.relaxation.bound, 0.0)
         self._dive(self._competitors(min(num_jobs, size)), max(allowed - self.value, 0.0))
+        self._since += 1
+        if self._since >= _WINDOWS_EVERY:
+            self._since = 0
+            self._through_windows(stop)
         return self.value < least - GAIN
+
+    def _through_windows(self, stop: float) -> None:
+        """Let all jobs change in a few slots at once, until some windows in a row find nothing."""
+        idle = 0
+        while idle < _WINDOWS and self.settings.seconds_left() > stop:
+            room = self.room_without([])
+            slots = self._window(math.ceil(self._last()))
+            window = Window(self.data, self.plan, room, slots, self.relaxation.prices)
+            better = window.better(self.settings)
+            idle = 0 if better else idle + 1
+            if better:
+                self.adopt({**self.plan, **better})
+
+    def _window(self, num_slots: int) -> list[int]:
+        """Draw slots, half of the time one after the other."""
+        size = min(_WINDOW_SLOTS, num_slots)
+        if self.rng.random() < 0.5:
+            first = int(self.rng.integers(num_slots - size, endpoint=True))
+            return list(range(first, first + size))
+        return sorted(self.rng.choice(num_slots, size, replace=False).tolist())
+
+    def _last(self) -> float:
+        """Return when the last job completes, slots."""
+        return max(column.profile.completion for column in self.plan.values())
 
     def _dive(self, jobs: list[int], worse: float) -> None:
         """Choose for some jobs by a linear master of their own; they may cost more by so much."""
-        last = max(column.profile.completion for column in self.plan.values())
-        room = self.room_without(jobs)[: math.ceil(last) + 1]
+        room = self.room_without(jobs)[: math.ceil(self._last()) + 1]
         flat = room.ravel()
         mine = [self.plan[j] for j in jobs]
         known = [
