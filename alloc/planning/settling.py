@@ -5,6 +5,11 @@ buffers are for. Once it is settled where jobs go, it is known what every pool r
 scenario, quarter and band of hours; what is left to choose is how many hosts are ordered and
 rented: an integer program that is separate for each pool but for what sites hold. So a plan gets
 all that it requires at once, and a pool that kept its goals meets the same jobs in the next replay.
+
+Parameters
+----------
+h, regime
+    Number of a rental option; scenario, quarter and band of hours.
 """
 
 from __future__ import annotations
@@ -349,7 +354,15 @@ class Settling:
         return replace(plan, orders=orders, rentals=tuple(rentals))
 
     def hosts_program(self, plan: Plan, needs: Needs, room: Needs) -> HostsProgram:
-        """Return the integer program of the cheapest hosts that give pools what they need."""
+        """Return the integer program of the cheapest hosts that give pools what they need.
+
+        Parameters
+        ----------
+        plan
+            The plan, whose jobs stay where they are.
+        needs, room
+            GPUs that pools are to have, and of these what the plan's model asks for in any case.
+        """
         data = SizingData(self._with_room_for(plan, needs))
         first = first_stage(data)
         # As in the first stage, GPUs and rented hosts are neither huge nor tiny numbers.
