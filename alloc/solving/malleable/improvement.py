@@ -58,6 +58,8 @@ _WINDOW_SLOTS, _WINDOWS = 3, 24
 """Slots in which all jobs may change at once, and how many such windows in a row find nothing
 before dives go on. Two slots gain less, and of four so few configurations can be listed that they
 do, too."""
+_LAST_WINDOWS = 10 * _WINDOWS
+"""The same as the last turn begins: dives would hardly find more in what is left of the time."""
 _WINDOWS_EVERY = 16
 """Rounds from windows to windows: plans that dives have changed at many places gain most by them,
 and dives find less in plans that windows have filled."""
@@ -233,6 +235,12 @@ class Improver(Reinsertion[Column, Array]):
         long = not self.relaxation.mastered
         patience = min(20 * self.data.num_jobs, math.inf if long else 400)
         try:
+            if self.dives and stop == 0.0:  # the last turn
+                self.plan = record
+                self._through_windows(stop, _LAST_WINDOWS)
+                if self.value < value_of(self.data, record):
+                    self.gains.append(_changes(record, self.plan))
+                    record = self.plan
             while self._idle <= patience and self.settings.seconds_left() > stop:
                 least = value_of(self.data, record)
                 if least <= self.target:
@@ -300,10 +308,10 @@ class Improver(Reinsertion[Column, Array]):
             self._through_windows(stop)
         return self.value < least - GAIN
 
-    def _through_windows(self, stop: float) -> None:
+    def _through_windows(self, stop: float, patience: int = _WINDOWS) -> None:
         """Let all jobs change in a few slots at once, until some windows in a row find nothing."""
         idle = 0
-        while idle < _WINDOWS and self.settings.seconds_left() > stop:
+        while idle < patience and self.settings.seconds_left() > stop:
             room = self.room_without([])
             slots = self._window(math.ceil(self._last()))
             window = Window(self.data, self.plan, room, slots, self.relaxation.prices)
