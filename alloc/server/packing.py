@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import zlib
 
-_WORTH_PACKING = 4096
-"""Bytes from which compression is worth its time: a page of the database. What is smaller takes a
-page or two either way, and to pack it takes a tenth of what the server does with a small job."""
+_WORTH_PACKING = 2048
+"""Bytes from which compression is worth its time. The request of a small job, 3.5 KB, takes 45
+microseconds to pack, a fortieth of the server's part, and with all of it as it came the database
+would be three times as large: 5.2 KB a job in place of 1.9, of which a server that is asked for 200
+a second keeps 17 million a day. Results of 1 KB are as small as what is around them."""
 _LEVEL, _MEMORY = 1, 6
 """Level and memory of zlib. With its usual memory, 8, most of the time that a small body takes goes
 into asking the system for 256 KiB and giving them back: four times as long as to pack 4 KiB."""

@@ -58,6 +58,8 @@ class Live:
         Whether it is in the database.
     storing
         What brings it there just now, or None.
+    may_be_stored
+        Whether an attempt to store it failed: the answer of the commit may be all that was lost.
     """
 
     job: Job
@@ -69,6 +71,7 @@ class Live:
     stop_after_s: float | None = None
     is_stored: bool = True
     storing: asyncio.Future[Any] | None = None
+    may_be_stored: bool = False
 
 
 class Runner:
@@ -143,16 +146,16 @@ class Runner:
         await self._until_stored(live)
 
     async def _until_stored(self, live: Live) -> None:
-        """Wait for what stores a job just now; where that fails, nothing of it is stored."""
+        """Wait for what stores a job just now."""
         under_way = live.storing
         if under_way is None:
             return
         try:
             # Several wait for it, and one who goes must not take it along.
             await asyncio.shield(under_way)
-        except SQLAlchemyError:
+        except Exception:
             if live.storing is under_way:
-                live.storing = None
+                live.storing, live.may_be_stored = None, True
             raise
         live.is_stored, live.storing = True, None
 
@@ -246,10 +249,11 @@ class Runner:
             The JSON document; None: there is none.
         """
         events = live.feed.to_json() if live.feed.watched else None
-        if not live.is_stored and live.storing is None:
+        if not live.is_stored and live.storing is None and not live.may_be_stored:
             await self._add_ended(live, job, result, events)
             return True
-        await self._until_stored(live)
+        # What may be there without its end must not be left there so.
+        await self.store(live)
         return await self._store.end(job, result, events)
 
     async def _add_ended(
@@ -326,10 +330,15 @@ class Runner:
 
     def _store_late(self, live: Live) -> None:
         async def store() -> None:
-            try:
-                await self.store(live)
-            except SQLAlchemyError as error:
-                _log.error("a job cannot be stored yet", job=live.job.id, reason=reason_of(error))
+            for pause in _pauses():
+                if live.is_stored or self.lives.get(live.job.id) is not live:
+                    return
+                try:
+                    await self.store(live)
+                except SQLAlchemyError as error:
+                    reason = reason_of(error)
+                    _log.error("a job cannot be stored yet", job=live.job.id, reason=reason)
+                    await asyncio.sleep(pause)
 
         if not live.is_stored and self.lives.get(live.job.id) is live:
             self._spawn(store())
@@ -341,7 +350,8 @@ class Runner:
             except SQLAlchemyError as error:
                 _log.error("a start cannot be stored", job=live.job.id, reason=reason_of(error))
 
-        if live.job.state == "running":
+        # One that is not stored yet will be as one that runs.
+        if live.job.state == "running" and (live.is_stored or live.storing is not None):
             self._spawn(store())
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:

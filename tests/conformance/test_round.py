@@ -24,6 +24,7 @@ from alloc.models.round import round_data
 from alloc.objectives import round_utility
 from alloc.problems.allocation.instance import Instance, Tenant
 from alloc.solving import solve
+from alloc.solving.round import method
 from alloc.solving.round.method import optimise_round, price_bound
 from alloc.topology.host import Host, HostType
 from alloc.topology.topology import Topology
@@ -250,15 +251,27 @@ def test_a_round_that_is_proved_has_the_value_of_one_that_is_not(
 ) -> None:
     """What is proved takes no solver's branch and bound, nor any where there is room for all."""
     data = round_data(instance, utility)
-    proved, searched = optimise_round(data, prove=True), optimise_round(data)
-    assert proved.value == close(searched.value)
-    assert proved.bound == close(searched.value)
-    assert (proved.x @ data.use <= data.rows.capacity).all()
+    searched, looked_at = optimise_round(data), optimise_round(data, prove=True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(method, "best_of_all", lambda data: None)
+        proved = optimise_round(data, prove=True)
+    for answer in (looked_at, proved):
+        assert answer.value == close(searched.value)
+        assert answer.bound == close(searched.value)
+        assert (answer.x @ data.use <= data.rows.capacity).all()
 
 
+@pytest.mark.parametrize("looks_at_all", [True, False])
 @pytest.mark.parametrize(("gpus", "value"), [(4, 4.0), (3, 3.0)])
-def test_where_there_is_room_for_all_nothing_is_searched(gpus: int, value: float) -> None:
-    """Two jobs run best on two GPUs each; with three, one of them makes do with one."""
+def test_where_there_is_room_for_all_nothing_is_searched(
+    gpus: int, value: float, looks_at_all: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two jobs run best on two GPUs each; with three, one of them makes do with one.
+
+    HiGHS gets columns only where there is no room for all and not every choice is looked at.
+    """
+    if not looks_at_all:
+        monkeypatch.setattr(method, "best_of_all", lambda data: None)
     topology = Topology("few", (HostType("k", gpus, "v100", 0, 0),), (Host("h", "k"),))
     ways = (rigid_gang(1, rate=1.0), rigid_gang(2, rate=2.0))
     jobs = tuple(Job(f"job-{n}", 0.0, 1000.0 + n, ways) for n in range(2))
@@ -266,7 +279,8 @@ def test_where_there_is_room_for_all_nothing_is_searched(gpus: int, value: float
     answer = optimise_round(data, prove=True)
     assert answer.value == answer.bound == close(value)
     assert answer.proof == "recomputed"
-    assert (answer.core > 0) == (gpus < 4)
+    assert (answer.core > 0) == (gpus < 4 and not looks_at_all)
+    assert (answer.price_bound > value + 0.5) == (gpus < 4)
 
 
 def test_the_dynamic_program_refuses_two_scarce_rows_by_name() -> None:

@@ -14,8 +14,8 @@ from alloc.formulation import Array
 from alloc.models.round import RoundData
 
 MAX_CHOICES = 4096
-"""Joint choices up to which all are looked at: it takes a fifth of a millisecond, a relaxation and
-what is around it five times as long."""
+"""Joint choices up to which all are looked at: so many take 0.3 to 0.9 milliseconds, with 40 rows
+1.5; a relaxation and what is around it take ten times as long."""
 
 
 def best_of_all(data: RoundData) -> tuple[Array, float] | None:

@@ -241,7 +241,7 @@ def _by_all_choices(priced: PricedRound) -> RoundSolution | None:
     value = float(data.utility @ x)
     nothing = np.zeros(len(data.rows.names))
     root = priced.dual(nothing)[0]
-    return RoundSolution(x, value, max(bound, value), nothing, root, len(data.utility), None)
+    return RoundSolution(x, value, max(bound, value), nothing, root, 0, None)
 
 
 def dual_prices(data: RoundData, settings: Settings | None = None) -> Array:

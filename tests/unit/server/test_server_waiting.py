@@ -145,6 +145,51 @@ def test_a_job_whose_result_could_not_be_stored_is_run_again(open_client, settin
     assert client.get(job["links"]["result"]).json()["text"] == "twice"
 
 
+def test_a_job_that_was_stored_in_a_commit_whose_answer_was_lost_ends_once(
+    open_client, settings, tmp_path, monkeypatch
+):
+    """It must not stay there as one that runs, to be run again beside its result."""
+    monkeypatch.setattr("alloc.server.keeper.STRAY_S", 0.1)
+    add = Store.add
+
+    async def lost(self, job, body):
+        await add(self, job, body)
+        raise AWAY
+
+    monkeypatch.setattr(Store, "add", lost)
+    client = open_client(settings)
+    waiting = Waiting(client, wait=300, act="hold", until=str(tmp_path / "go"), text="once")
+    wait_until_listed(client)
+    monkeypatch.setattr(Store, "add", add)
+    (tmp_path / "go").touch()
+    answer = waiting.end()
+    assert (answer.status_code, answer.json()["text"]) == (200, "once")
+    (job,) = listed(client)
+    assert (job["state"], job["attempt"]) == ("done", 1)
+    assert client.get(job["links"]["result"]).content == answer.content
+
+
+def test_a_job_that_takes_long_is_stored_once_the_database_is_back(
+    open_client, settings, tmp_path, monkeypatch
+):
+    """One failure must not leave an hour's work to the luck of its end."""
+    add, tries = Store.add, []
+
+    async def back_later(self, job, body):
+        tries.append(job.id)
+        if len(tries) < 2:
+            raise AWAY
+        return await add(self, job, body)
+
+    monkeypatch.setattr(Store, "add", back_later)
+    client = open_client(settings)
+    waiting = Waiting(client, wait=300, act="hold", until=str(tmp_path / "go"), text="back")
+    assert wait_until_listed(client)["state"] == "running"
+    (tmp_path / "go").touch()
+    assert waiting.end().json()["text"] == "back"
+    assert len({*tries}) == 1
+
+
 def test_a_graceful_end_puts_back_what_was_not_stored(settings, tmp_path, monkeypatch):
     """The client that waits hears where its job is, and the next server runs it."""
     monkeypatch.setattr("alloc.server.runner._UNHEARD_S", 300.0)
