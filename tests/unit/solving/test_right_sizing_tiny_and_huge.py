@@ -148,3 +148,30 @@ def test_a_few_of_a_trillion_gpus_are_read_as_none() -> None:
     plan = read_plan(data, first, blocks, np.zeros(len(first.cost)), running)
     assert plan.shares
     assert {(share.site, share.option) for share in plan.shares} == {("east", 1)}
+
+
+@pytest.mark.parametrize("method", ["extensive", "decomposition"])
+@pytest.mark.parametrize("deferrable", [False, True])
+@pytest.mark.parametrize("night", [1e-8, 1e-10, 1e-12])
+@pytest.mark.parametrize("jobs", [1e-9, 1.0, 1e6, 1e8, 1e12])
+def test_the_little_that_comes_at_night_is_served(jobs, night, deferrable, method) -> None:
+    """Next to nothing of the day's, and all that there is then."""
+    work = JobClass(
+        "work",
+        (JobOption("a", 1, 1.0),),
+        deferrable=deferrable,
+        hourly_profile=(1.0,) * 12 + (night,) * 12,
+    )
+    problem = PlanningProblem(
+        "nights",
+        "EUR",
+        1,
+        (HostOffer("rent", HostType("one", 1, "a"), "on_demand", 0.25),),
+        (Site("cloud"),),
+        (work,),
+        (Scenario("only", 1.0, {"work": (jobs,)}),),
+        quarter_hours=168.0,
+    )
+    result = right_size(problem, limits=TIGHT, method=method)
+    assert result.certificate.status == "optimal"
+    assert verify_plan(problem, result.solution) == []
