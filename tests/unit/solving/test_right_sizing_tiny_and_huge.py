@@ -175,3 +175,21 @@ def test_the_little_that_comes_at_night_is_served(jobs, night, deferrable, metho
     result = right_size(problem, limits=TIGHT, method=method)
     assert result.certificate.status == "optimal"
     assert verify_plan(problem, result.solution) == []
+
+
+@pytest.mark.parametrize("method", ["extensive", "decomposition"])
+@pytest.mark.parametrize("part", [0.5, 0.99, 1.01])
+@pytest.mark.parametrize("jobs", [1e-3, 1e-4, 1e-5, 1e-6, 1e-7])
+def test_a_budget_within_a_solvers_tolerance_is_no_error(jobs, part, method) -> None:
+    """Of a billionth of all spending a solver tells no more; a plan or none, but an answer."""
+    limited = after_a_dear_quarter(part * jobs * 250.0 / 0.95).replace(
+        scenarios=(Scenario("only", 1.0, {"work": (5e5, jobs)}),)
+    )
+    free = right_size(limited.replace(quarter_budgets=()), limits=TIGHT, method=method)
+    result = right_size(limited, limits=TIGHT, method=method)
+    if result.solution is not None:
+        assert verify_plan(limited, result.solution) == []
+        cost = free.certificate.objective
+        assert result.certificate.objective == pytest.approx(cost, rel=1e-6)
+    if part > 1:
+        assert result.certificate.status == "optimal"
