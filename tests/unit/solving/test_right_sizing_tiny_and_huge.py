@@ -2,7 +2,9 @@
 
 import numpy as np
 import pytest
+from planning_strategies import with_demand
 
+from alloc.instances.planning import generate_planning
 from alloc.models.right_sizing import SizingData
 from alloc.models.right_sizing.blocks import Blocks
 from alloc.models.right_sizing.reading import read_plan
@@ -193,3 +195,19 @@ def test_a_budget_within_a_solvers_tolerance_is_no_error(jobs, part, method) -> 
         assert result.certificate.objective == pytest.approx(cost, rel=1e-6)
     if part > 1:
         assert result.certificate.status == "optimal"
+
+
+@pytest.mark.parametrize("demand", [1e-9, 1e-6])
+@pytest.mark.parametrize("seed", [728219, 786280])
+def test_owned_hosts_far_dearer_than_the_work_decide_nothing(seed: int, demand: float) -> None:
+    """Work cost a millionth of them, and one program called a plan optimal that wasted some."""
+    problem = generate_planning("owned", num_host_types=6, num_sites=2, num_quarters=3,
+                                num_classes=8, num_scenarios=2, gpus=10, spread=0.6, failures=2,
+                                own=0.8, power_share=0.2, seed=seed)  # fmt: skip
+    little = with_demand(problem, demand)
+    one, many = (
+        right_size(little, limits=TIGHT, method=method).certificate
+        for method in ("extensive", "decomposition")
+    )
+    assert one.objective == pytest.approx(many.objective, rel=1e-7)
+    assert one.bound <= many.objective * (1 + 1e-7)
