@@ -284,6 +284,8 @@ def finer_scaling(model: ArrayModel, scaling: Scaling, objective: float) -> Scal
     objective
         The optimum in scaled units.
     """
+    # A constant may be huge, and says nothing of the size of what is weighed.
+    objective -= model.offset * scaling.objective
     if abs(objective) >= _TINY:
         return None
     sizes = np.abs(model.cost[model.cost != 0] * scaling.columns[model.cost != 0])

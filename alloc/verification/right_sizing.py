@@ -23,6 +23,9 @@ PLAN_TOLERANCE = 1e-6
 _TIMES_A_BUDGET = 1e3
 """Times a budget, of all spending, of which rounding is a part: so no budget is broken by more than
 a thousandth of itself."""
+_LEAST_OF_SPENDING = 1e-3
+"""Part of all spending, of which rounding is a part however small a budget is: a billionth of it in
+all, ten times what a row may be off in HiGHS, where all spending is about a thousand units."""
 
 
 def objective(name: str) -> Measure:
@@ -348,8 +351,8 @@ def _check_budgets(problem: PlanningProblem, totals: PlanAccount) -> Iterator[Vi
         limits.append(("all quarters", float(totals.spent.sum()), problem.budget))
     for when, spent, limit in limits:
         # Nor is a small one to be broken by a part of what other quarters spend.
-        size = min(scale, _TIMES_A_BUDGET * limit) if limit > 0 else scale
-        if _exceeds(spent, limit, size):
+        size = max(_TIMES_A_BUDGET * limit, _LEAST_OF_SPENDING * scale) if limit > 0 else scale
+        if _exceeds(spent, limit, min(size, scale)):
             yield Violation(
                 "budget",
                 (),

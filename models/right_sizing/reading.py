@@ -56,17 +56,22 @@ def read_plan(
 
 
 def _leave_out_crumbs(data: SizingData, blocks: Blocks, running: Array) -> None:
-    """Leave out what runs of a class in a mode if it is next to nothing of its demand.
+    """Leave out what runs of a class in a mode if it is next to nothing of what is due then.
 
     Of a trillion GPUs the solver's tolerance is thousands: a few of them, in a pool that has no
-    others, may have no room there, and the checker measures what is missing by what there is.
+    others, may have no room there, and the checker measures what is missing by what is due.
     """
-    for k, mode in enumerate(data.modes):
-        most = data.demand[:, :, mode.job_class] * mode.gpus_per_unit
-        found = running[:, :, blocks.columns.mode[k]]
-        running[:, :, blocks.columns.mode[k]] = np.where(
-            found > _LEAST * most[:, :, None], found, 0.0
+    due = blocks.natural_demand()
+    for row, (c, b) in enumerate(blocks.demand_rows):
+        modes = [k for k, mode in enumerate(data.modes) if mode.job_class == c]
+        deferrable = data.problem.classes[c].deferrable
+        columns = (
+            blocks.columns.mode[modes] if deferrable else blocks.columns.mode[modes, b][:, None]
         )
+        per_unit = np.array([data.modes[k].gpus_per_unit for k in modes])
+        most = due[:, :, row, None, None] * per_unit[:, None]
+        found = running[:, :, columns]
+        running[:, :, columns] = np.where((found > _LEAST * most) & (most > 0), found, 0.0)
 
 
 def _serve_all_but_waived(blocks: Blocks, running: Array, waived: list[bool]) -> None:

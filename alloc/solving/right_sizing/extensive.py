@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from alloc.backends import SolverOptions, highs
 from alloc.backends.second_proof import search_and_solve
 from alloc.certificate import BoundProof
+from alloc.formulation import ArrayModel
 from alloc.models.right_sizing.arrays import Extensive, extensive
 from alloc.models.right_sizing.data import Array, SizingData
 from alloc.models.right_sizing.reading import read_plan
@@ -34,6 +37,7 @@ def solve_extensive(
     """
     unit = money_unit(data)
     form = extensive(data, unit=unit)
+    model = _with_hosts_paid_when_ordered(form)
     options = SolverOptions(
         settings.seconds_left(),
         settings.seed,
@@ -42,12 +46,27 @@ def solve_extensive(
         start=None if start is None else _start(data, form, start),
         stoppable=True,
     )
-    raw = search_and_solve(form.model, options)
+    raw = search_and_solve(model, options)
     proof: BoundProof = raw.bound_proof if np.isfinite(raw.bound) else "none"
     infeasible = raw.status == "infeasible"
     plan = None if raw.values is None else _read(data, form, raw.values)
     bound = raw.bound * unit
     return Outcome(plan, bound, proof, BACKEND, highs.version(), raw.limit, infeasible)
+
+
+def _with_hosts_paid_when_ordered(form: Extensive) -> ArrayModel:
+    """Return the model with what hosts in service cost as a cost of orders and, if owned, apart.
+
+    (C1) says what is in service. What is owned may cost millions of times what work does: beside it
+    what work costs would be within the tolerance of a solver, and its optimum a false one.
+    """
+    first, model = form.first, form.model
+    rows = first.rows["C1"]
+    each = model.cost[first.hosts.ravel()]
+    cost = model.cost.copy()
+    cost[: len(first.cost)] -= first.matrix[rows].T @ each
+    offset = model.offset + float(each @ first.row_lower[rows])
+    return replace(model, cost=cost, offset=offset)
 
 
 def _read(data: SizingData, form: Extensive, values: Array) -> Plan:

@@ -90,31 +90,34 @@ class OpeningTree:
         while self._nodes and not relaxation.closed() and time.perf_counter() < ends:
             if relaxation.seconds_left() < relaxation.seconds_to_value:
                 break
-            node = heapq.heappop(self._nodes)
-            bound, point = self._relax(node)
-            if point is None:
-                continue
-            if bound >= self._needed():
-                self._close(bound)
-                continue
-            unpaid = self._unpaid(point)
-            self._round(point)
-            if unpaid.any():
-                level = int(unpaid.sum(axis=1).argmax())
-                quarter = int(unpaid[level].argmax())
-                self._divide(node, bound, int(self._by_level[level, quarter]))
-            else:
-                self._close(bound)
+            self._branch_on(heapq.heappop(self._nodes))
             least = min(self._nodes[0].bound if self._nodes else math.inf, self._closed)
             if math.isfinite(least):
                 relaxation.raise_bound(least)
         relaxation.say("branching")
         return self._best_rounding()
 
+    def _branch_on(self, node: _Node) -> None:
+        """Replace a node by its children, unless no plan in it is of use."""
+        bound, point = self._relax(node)
+        if point is None:
+            return
+        if bound >= self._needed():
+            self._close(bound)
+            return
+        unpaid = self._unpaid(point)
+        self._round(point)
+        if unpaid.any():
+            level = int(unpaid.sum(axis=1).argmax())
+            quarter = int(unpaid[level].argmax())
+            self._divide(node, bound, int(self._by_level[level, quarter]))
+        else:
+            self._close(bound)
+
     def _needed(self) -> float:
         """Return the bound that is enough for the gap asked for, with the plan that is known."""
-        relaxation = self.relaxation
-        return relaxation.cost - relaxation.gap * abs(relaxation.cost)
+        cost = self.relaxation.cost
+        return cost - self.relaxation.gap * abs(cost) if math.isfinite(cost) else math.inf
 
     def _close(self, bound: float) -> None:
         self._closed = min(self._closed, bound)
@@ -185,7 +188,8 @@ class OpeningTree:
 
     def _best_rounding(self) -> Array | None:
         """Return the openings that promise most, and not again."""
-        found = sorted(self._roundings.items(), key=lambda item: item[1][0])[:_ASKED_AGAIN]
+        known = [item for item in self._roundings.items() if math.isfinite(item[1][0])]
+        found = sorted(known, key=lambda item: item[1][0])[:_ASKED_AGAIN]
         # With cuts that were learned since, some promise less.
         again = [(*self._promise(np.frombuffer(key)), key) for key, _ in found]
         if not again:

@@ -104,6 +104,24 @@ def test_a_weight_that_finds_no_room_does_not_decide_the_others(huge: float) -> 
         assert abs(better) <= 1e-6 * 4.5 or raw.bound_proof == "claimed"
 
 
+@pytest.mark.parametrize("sign", [-1.0, 1.0])
+def test_a_huge_constant_does_not_decide_either(sign: float) -> None:
+    """It says nothing of how far what is weighed lies below the largest cost."""
+    model = ArrayModel(
+        "max",
+        np.array([1e9, 0.03, 0.02, 0.025]),
+        sparse.csr_array(np.array([[9.0, 4.0, 2.0, 3.0], [2.0, 0.0, 0.0, 0.0]])),
+        np.full(2, -np.inf),
+        np.array([5.0, 1.0]),
+        np.zeros(4),
+        np.ones(4),
+        np.array([True, False, False, False]),
+    )
+    with_constant = replace(model, offset=sign * 1e6)
+    values = highs.solve(with_constant, EXACT).values
+    assert model.cost @ values == pytest.approx(highs.solve(model, EXACT).objective, rel=1e-6)
+
+
 @pytest.mark.parametrize("size", [1e-12, 1.0, 1e12])
 def test_a_linear_program_answers_in_the_callers_units(size: float) -> None:
     """Values, duals and reduced costs, of a program that grows and changes."""

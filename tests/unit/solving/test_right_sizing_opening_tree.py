@@ -13,6 +13,7 @@ from alloc.solving.right_sizing import decomposition
 from alloc.solving.right_sizing.decomposition import Decomposition
 from alloc.solving.right_sizing.method import right_size
 from alloc.solving.right_sizing.opening_tree import OpeningTree
+from alloc.solving.right_sizing.relaxation import Incumbent
 
 
 def spared(seed: int, **changes):
@@ -56,6 +57,37 @@ def test_a_tree_that_has_no_more_nodes_has_the_bound_of_its_leaves() -> None:
     bound = relaxation.bound * relaxation.unit
     assert bound > relaxed + 0.2 * (best.objective - relaxed)
     assert bound <= best.objective * (1 + 1e-6)
+
+
+def test_the_bound_of_the_last_node_counts_though_none_is_left() -> None:
+    """With a plan in hand the first node is good enough, and there are no others."""
+    search = Decomposition(SizingData(spared(1)), Settings(60.0), 1e-2)
+    relaxation = search.relaxation
+    with relaxation.values:
+        relaxation.keep_optimum(*relaxation.relax(relaxation.start(), 60, 1e-7, 60.0))
+        relaxed = relaxation.linear_bound
+        relaxation.bound = 0.5 * relaxed
+        values = relaxation.relaxed_point
+        relaxation.incumbent = Incumbent(values, relaxed * (1 + 0.5e-2), {})
+        tree = OpeningTree(relaxation, search.candidates.switches)
+        assert tree.branch(20.0) is None
+    assert tree.is_done
+    assert relaxation.bound == pytest.approx(relaxed)
+    assert relaxation.closed()
+
+
+def test_no_openings_are_tried_again() -> None:
+    search = Decomposition(SizingData(spared(1)), Settings(60.0), 1e-7)
+    relaxation = search.relaxation
+    with relaxation.values:
+        relaxation.keep_optimum(*relaxation.relax(relaxation.start(), 60, 1e-7, 60.0))
+        tree = OpeningTree(relaxation, search.candidates.switches)
+        guesses = [tree.branch(1.0)]
+        while guesses[-1] is not None:
+            opened = guesses[-1][search.candidates.switches].tobytes()
+            assert opened not in [g[search.candidates.switches].tobytes() for g in guesses[:-1]]
+            guesses.append(tree.branch(0.0))
+    assert len(guesses) > 2
 
 
 @pytest.mark.parametrize("seed", [2, 3])

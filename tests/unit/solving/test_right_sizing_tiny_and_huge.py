@@ -2,7 +2,9 @@
 
 import numpy as np
 import pytest
+from planning_strategies import with_demand
 
+from alloc.instances.planning import generate_planning
 from alloc.models.right_sizing import SizingData
 from alloc.models.right_sizing.blocks import Blocks
 from alloc.models.right_sizing.reading import read_plan
@@ -148,3 +150,64 @@ def test_a_few_of_a_trillion_gpus_are_read_as_none() -> None:
     plan = read_plan(data, first, blocks, np.zeros(len(first.cost)), running)
     assert plan.shares
     assert {(share.site, share.option) for share in plan.shares} == {("east", 1)}
+
+
+@pytest.mark.parametrize("method", ["extensive", "decomposition"])
+@pytest.mark.parametrize("deferrable", [False, True])
+@pytest.mark.parametrize("night", [1e-8, 1e-10, 1e-12])
+@pytest.mark.parametrize("jobs", [1e-9, 1.0, 1e6, 1e8, 1e12])
+def test_the_little_that_comes_at_night_is_served(jobs, night, deferrable, method) -> None:
+    """Next to nothing of the day's, and all that there is then."""
+    work = JobClass(
+        "work",
+        (JobOption("a", 1, 1.0),),
+        deferrable=deferrable,
+        hourly_profile=(1.0,) * 12 + (night,) * 12,
+    )
+    problem = PlanningProblem(
+        "nights",
+        "EUR",
+        1,
+        (HostOffer("rent", HostType("one", 1, "a"), "on_demand", 0.25),),
+        (Site("cloud"),),
+        (work,),
+        (Scenario("only", 1.0, {"work": (jobs,)}),),
+        quarter_hours=168.0,
+    )
+    result = right_size(problem, limits=TIGHT, method=method)
+    assert result.certificate.status == "optimal"
+    assert verify_plan(problem, result.solution) == []
+
+
+@pytest.mark.parametrize("method", ["extensive", "decomposition"])
+@pytest.mark.parametrize("part", [0.5, 0.99, 1.01])
+@pytest.mark.parametrize("jobs", [1e-3, 1e-4, 1e-5, 1e-6, 1e-7])
+def test_a_budget_within_a_solvers_tolerance_is_no_error(jobs, part, method) -> None:
+    """Of a billionth of all spending a solver tells no more; a plan or none, but an answer."""
+    limited = after_a_dear_quarter(part * jobs * 250.0 / 0.95).replace(
+        scenarios=(Scenario("only", 1.0, {"work": (5e5, jobs)}),)
+    )
+    free = right_size(limited.replace(quarter_budgets=()), limits=TIGHT, method=method)
+    result = right_size(limited, limits=TIGHT, method=method)
+    if result.solution is not None:
+        assert verify_plan(limited, result.solution) == []
+        cost = free.certificate.objective
+        assert result.certificate.objective == pytest.approx(cost, rel=1e-6)
+    if part > 1:
+        assert result.certificate.status == "optimal"
+
+
+@pytest.mark.parametrize("demand", [1e-9, 1e-6])
+@pytest.mark.parametrize("seed", [728219, 786280])
+def test_owned_hosts_far_dearer_than_the_work_decide_nothing(seed: int, demand: float) -> None:
+    """Work cost a millionth of them, and one program called a plan optimal that wasted some."""
+    problem = generate_planning("owned", num_host_types=6, num_sites=2, num_quarters=3,
+                                num_classes=8, num_scenarios=2, gpus=10, spread=0.6, failures=2,
+                                own=0.8, power_share=0.2, seed=seed)  # fmt: skip
+    little = with_demand(problem, demand)
+    one, many = (
+        right_size(little, limits=TIGHT, method=method).certificate
+        for method in ("extensive", "decomposition")
+    )
+    assert one.objective == pytest.approx(many.objective, rel=1e-7)
+    assert one.bound <= many.objective * (1 + 1e-7)
