@@ -50,10 +50,13 @@ _LAST_TIME = 0.2
 # Part of it that must be left for other places to be worth trying: what is left then gives a plan
 # with buffers there, and one with those that it lacks. With less, both are dear for lack of time.
 _PLACES_TIME = 0.4
-# Part of the time of an iteration, and seconds, that the hosts of a plan whose jobs stay may take:
-# the program of a thousand hosts takes one to four seconds.
-_SETTLING_TIME = 0.3
+# Part of the time of an iteration, and seconds, that it may take to relieve full pools and to find
+# the hosts of a plan whose jobs stay. On problems of a thousand hosts relief takes some six seconds
+# and the program of the hosts one to four.
+_SETTLING_TIME = 0.5
 _MAX_SETTLING_S = 20.0
+# Part of that for relief.
+_RELIEF_TIME = 0.6
 
 
 @dataclass(frozen=True)
@@ -230,9 +233,13 @@ class IterationSolves:
         if self.seconds is not None:
             left = max(self._left(), _LEAST_TIME * self.seconds)
             seconds = min(seconds, left, _SETTLING_TIME * self.seconds)
-        plan = relieved(self.shared, self.knowledge, result.require_solution(), seconds)
-        found = settled(self.shared, self.knowledge, result, seconds, plan) if plan else None
-        found = found or settled(self.shared, self.knowledge, result, seconds)
+        ends, least = time.monotonic() + seconds, _OVERTIME * seconds
+        known = self.shared, self.knowledge
+        moved = relieved(*known, result.require_solution(), _RELIEF_TIME * seconds)
+        found = None
+        for jobs in (moved, None) if moved is not None else (None,):
+            left = max(ends - time.monotonic(), least)
+            found = found or settled(*known, result, left, jobs)
         if found is None:
             return None
         self._solved.append((self.shared, found))
