@@ -284,8 +284,9 @@ def finer_scaling(model: ArrayModel, scaling: Scaling, objective: float) -> Scal
     objective
         The optimum in scaled units.
     """
-    # A constant may be huge, and says nothing of the size of what is weighed.
-    objective -= model.offset * scaling.objective
+    # A constant may be huge beside what is weighed, or be what costs nearly make up for.
+    weighed = objective - model.offset * scaling.objective
+    objective = min(objective, weighed, key=abs)
     if abs(objective) >= _TINY:
         return None
     sizes = np.abs(model.cost[model.cost != 0] * scaling.columns[model.cost != 0])

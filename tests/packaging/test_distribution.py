@@ -85,8 +85,8 @@ def test_the_wheel_is_small(wheel):
         data = [f.compress_size for f in archive.infolist() if "instances/data/" in f.filename]
     # Larger families of instances stay in the checkout.
     assert sum(data) < 50_000
-    # The code alone takes 2.55 MB, and the trained policies 0.37 MB.
-    assert wheel.stat().st_size < 3_000_000
+    # The code takes 2.62 MB, since every parameter is explained, and the trained policies 0.37 MB.
+    assert wheel.stat().st_size < 3_100_000
 
 
 def test_the_sdist_builds_the_same_wheel(source, wheel, tmp_path):

@@ -122,6 +122,31 @@ def test_a_huge_constant_does_not_decide_either(sign: float) -> None:
     assert model.cost @ values == pytest.approx(highs.solve(model, EXACT).objective, rel=1e-6)
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_what_costs_nearly_make_up_for_does_not_decide_either(seed: int) -> None:
+    """Of two billion served all but a few: the few that are not are the objective."""
+    model = random_program(seed)
+    model = replace(model, sense="min", cost=-np.abs(np.rint(3 * model.cost)))
+    cost = np.append(model.cost, -1e9)
+    rows = sparse.csr_array(np.pad(model.matrix.toarray(), ((0, 1), (0, 1))))
+    upper = np.append(np.minimum(model.upper, 17.0), 2.0)
+    low, high = np.append(model.row_lower, -np.inf), np.append(model.row_upper, np.inf)
+    whole = np.ones(len(cost), dtype=bool)
+    served = replace(
+        model,
+        cost=cost,
+        matrix=rows,
+        row_lower=low,
+        row_upper=high,
+        lower=np.zeros(len(cost)),
+        upper=upper,
+        integer=whole,
+        offset=2e9 + 50.0,
+    )
+    raw = highs.solve(served, EXACT)
+    assert raw.objective == pytest.approx(50.0 + best_of_all(model), abs=1e-6)
+
+
 @pytest.mark.parametrize("size", [1e-12, 1.0, 1e12])
 def test_a_linear_program_answers_in_the_callers_units(size: float) -> None:
     """Values, duals and reduced costs, of a program that grows and changes."""
