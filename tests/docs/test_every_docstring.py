@@ -143,6 +143,7 @@ def bare_constants(text: str) -> list[str]:
     return found
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("room", sorted({"/".join(name.split("/")[:2]) for name in NAMES}))
 def test_every_parameter_and_constant_is_explained(room: str) -> None:
     here = [name for name in NAMES if name == room or name.startswith(f"{room}/")]

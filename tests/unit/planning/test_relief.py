@@ -96,6 +96,7 @@ def settled_cost(problem: PlanningProblem, like: Result[Plan], plan: Plan) -> fl
 PARTS = (0.0, 0.25, 0.5, 0.75, 1.0)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("at_home", [1.0, 0.9])
 @pytest.mark.parametrize(("hosts", "failures"), [(4, 0), (6, 0), (6, 1)])
 def test_jobs_that_a_full_room_has_no_hosts_for_go_to_the_cloud(

@@ -60,6 +60,7 @@ def wait_until_listed(client):
     return jobs[0]
 
 
+@pytest.mark.long
 def test_a_job_and_its_result_are_stored_together(open_client, settings, monkeypatch):
     """Half of what the database costs a small job is saved, and the wait for a commit."""
     monkeypatch.setattr(Store, "add", never)
@@ -106,6 +107,7 @@ def test_a_job_that_takes_a_moment_is_on_disk_before_it_ends(open_client, settin
     assert len(listed(client)) == 1
 
 
+@pytest.mark.long
 def test_a_wait_that_runs_out_tells_of_a_job_that_is_on_disk(
     open_client, settings, tmp_path, monkeypatch
 ):
@@ -169,6 +171,7 @@ def test_a_job_that_was_stored_in_a_commit_whose_answer_was_lost_ends_once(
     assert client.get(job["links"]["result"]).content == answer.content
 
 
+@pytest.mark.long
 def test_a_job_that_takes_long_is_stored_once_the_database_is_back(
     open_client, settings, tmp_path, monkeypatch
 ):
@@ -190,6 +193,7 @@ def test_a_job_that_takes_long_is_stored_once_the_database_is_back(
     assert len({*tries}) == 1
 
 
+@pytest.mark.long
 def test_a_graceful_end_puts_back_what_was_not_stored(settings, tmp_path, monkeypatch):
     """The client that waits hears where its job is, and the next server runs it."""
     monkeypatch.setattr("alloc.server.runner._UNHEARD_S", 300.0)

@@ -191,6 +191,7 @@ def test_what_the_relaxation_has_open_in_good_part_makes_a_plan(seed: int) -> No
     assert optimum.bound * (1 - 1e-5) <= cost <= 1.2 * optimum.objective
 
 
+@pytest.mark.long
 def test_rented_hosts_that_serve_one_class_at_a_time_make_the_bound_better(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -136,6 +136,7 @@ def test_jobs_that_may_not_pause_or_change_stay_as_they_are(change: dict[str, An
     assert not changed & held
 
 
+@pytest.mark.long
 def test_completions_stay_within_limits() -> None:
     """Nobody completes later than its limit, though some would without."""
     free, builder, plan = _planned("elastic-small/08", 0)
