@@ -23,6 +23,7 @@ from alloc.problems.allocation.instance import Instance
 from alloc.problems.allocation.solution import Schedule
 from alloc.progress import completions
 from alloc.solving.malleable.insertion import steering_costs
+from alloc.solving.malleable.reinsertion import Inserter
 
 _FIT = 1e-6
 """Capacity by which a job may exceed what is left: rounding of sums of whole units."""
@@ -103,7 +104,7 @@ class Room:
         return i
 
 
-class TimedBuilder:
+class TimedBuilder(Inserter[TimedColumn, Room]):
     """Capacity left over time, and insertion of jobs into it.
 
     Parameters
@@ -143,27 +144,11 @@ class TimedBuilder:
         return Room(at, self.data.rows.capacity - np.cumsum(change, axis=0))
 
     def take(self, room: Room, column: TimedColumn) -> None:
-        """Take a column's capacity.
-
-        Parameters
-        ----------
-        room
-            Capacity left, changed in place.
-        column
-            A column; nothing checks that it fits.
-        """
+        """Take a column's capacity."""
         self._change(room, column, -1.0)
 
     def give_back(self, room: Room, column: TimedColumn) -> None:
-        """Give a column's capacity back.
-
-        Parameters
-        ----------
-        room
-            Capacity left, changed in place.
-        column
-            A column whose capacity was taken.
-        """
+        """Give a column's capacity back."""
         self._change(room, column, 1.0)
 
     def _change(self, room: Room, column: TimedColumn, sign: float) -> None:

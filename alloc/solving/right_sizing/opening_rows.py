@@ -98,15 +98,15 @@ class OpeningRows:
                         column = int(blocks.columns.mode[w, b])
                         size = float(blocks.scale[column]) / data.modes[w].gpus_per_unit
                         served.append((row, column, part * size / unit))
-                hired = [
+                rented_columns = [
                     (int(blocks.columns.rental[h, b]), part * gpus)
                     for b, part in parts
                     for h, gpus in rented
                 ]
-                own_rented += [(row, column, gpus / need / unit) for column, gpus in hired]
-                if hired:
+                own_rented += [(row, column, gpus / need / unit) for column, gpus in rented_columns]
+                if rented_columns:
                     self._sets[pool, band].append(row)
-                    self._rented[pool, band] = hired
+                    self._rented[pool, band] = rented_columns
                 levels.append(blocks.num_linked + open_of_pool[pool])
                 classes.append(c)
                 weights.append(need * unit)
@@ -192,9 +192,9 @@ class OpeningRows:
         weights = self._weights[members] / self._weights[members].sum()
         each = 1.0 / float(self._weights[members].sum())
         columns = self._served.shape[1]
-        hired = [(0, column, gpus * each) for column, gpus in self._rented[place]]
+        rented_columns = [(0, column, gpus * each) for column, gpus in self._rented[place]]
         used = sparse.csr_array(weights[None, :]) @ self._served[members]
-        return _matrix(hired, (1, columns)) - used, self._share[:, :, members] @ weights
+        return _matrix(rented_columns, (1, columns)) - used, self._share[:, :, members] @ weights
 
 
 def _with_rows(
