@@ -39,13 +39,21 @@ _BEYOND = 1.2
 """Slots of the alternative, as a multiple of those that the optimum takes."""
 
 
-def fresh(seed: int) -> Instance:
-    """Return an instance like those of ``elastic-small``, all jobs there at the start."""
+def fresh(seed: int, num_jobs: int = 10) -> Instance:
+    """Return an instance like those of ``elastic-small``, all jobs there at the start.
+
+    Parameters
+    ----------
+    seed
+        Of the draw.
+    num_jobs
+        Jobs, 2 or more; hosts are 0.6 as many.
+    """
     return generate_elastic(
         f"fresh {seed}",
         seed=seed,
-        num_jobs=10,
-        num_hosts=6,
+        num_jobs=num_jobs,
+        num_hosts=max(2, num_jobs * 6 // 10),
         max_workers=8,
         max_ps=8,
         run_slots=(1.0, 5.0),

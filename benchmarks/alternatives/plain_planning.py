@@ -13,7 +13,7 @@ from __future__ import annotations
 import argparse
 import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pyomo.environ as pyo
@@ -44,6 +44,10 @@ get a third of a core, and the alternative is not to lose for that."""
 SAME = 1e-5
 """Relative difference from which on a cost below the other's bound is a contradiction: HiGHS lets
 each row miss by 1e-6."""
+
+
+Program = Callable[[PlanningProblem, float, float], PlainAnswer]
+"""Given a problem, seconds and a gap, returns an answer."""
 
 
 def plain_model(problem: PlanningProblem) -> Any:

@@ -1,5 +1,7 @@
 """The alternatives answer the same question: on small problems both have one optimum."""
 
+import sys
+
 import pytest
 
 import alloc
@@ -17,6 +19,7 @@ from benchmarks.alternatives import (
     plain_projects,
     ratios,
     round_milp,
+    table,
 )
 
 
@@ -89,3 +92,30 @@ def test_a_malleable_instance_has_one_optimum(number):
     assert malleable_milp.by_milp(instance, num_slots) == pytest.approx(
         value, rel=2 * malleable_milp.GAP
     )
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux forgets a peak")
+def test_memory_is_what_a_turn_grew_by():
+    mib = 64
+
+    def grown(seed: int) -> float:
+        bytearray(mib * 2**20)[seed] = 1
+        return 1.0
+
+    row = ratios.in_turns(1, (0, 1), grown, lambda seed: 1.0)
+    assert row.our_mib == pytest.approx(mib, rel=0.1)
+    assert row.their_mib < mib / 10
+
+
+@pytest.mark.long
+def test_the_table_prints_times_and_memory_of_every_question(monkeypatch, capsys):
+    for name, sizes in (
+        ("ROUNDS", (5, 8)), ("MIG", (80, 160)), ("JOBS", (20, 40)), ("HOSTS", (4, 8)),
+        ("MALLEABLE", (2,)), ("CLASSES", (2,)),
+    ):  # fmt: skip
+        monkeypatch.setattr(table, name, sizes)
+    assert table.main(["--repeats", "1", "--seed", "3"]) == 0
+    printed = capsys.readouterr().out
+    for question in ("Rounds", "MIG", "gangs", "FIFO", "Malleable", "Capacity plans"):
+        assert question in printed
+    assert printed.count("plain MiB") == 8
