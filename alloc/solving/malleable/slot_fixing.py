@@ -33,7 +33,7 @@ with eight rounds the schedules of elastic-medium/07 are no better."""
 _NEAR_COST = 0.4
 """Reduced cost up to which a profile may take part in the choice for a slot, where costs are about
 1: a third of the columns on elastic-medium/07; twice as much makes the program slower, not
-better."""
+better. Where these hold no choice, all may take part that may be in a better plan."""
 _SECONDS = 2.0
 """Time of the choice for a slot, seconds: most need a tenth of it, and half a second is so short
 that its answers are far off."""
@@ -120,8 +120,10 @@ class SlotFixing:
                     return None
                 plan = self._whole(open_jobs, share)
                 if plan is None:
-                    least = min(_NEAR_COST, most - solved.value - spent)
-                    chosen = self._chosen(open_jobs, slot, solved, least)
+                    slack = most - solved.value - spent
+                    chosen = self._chosen(open_jobs, slot, solved, min(_NEAR_COST, slack))
+                    if chosen is None and slack > _NEAR_COST:
+                        chosen = self._chosen(open_jobs, slot, solved, slack)
                     if chosen is None:
                         return None
                     self._fix(slot, chosen)
