@@ -183,9 +183,10 @@ class Improver(Reinsertion[Column, Array]):
         """The incumbent when the last search ended, and where dives had got to, maybe worse."""
         self._since = _FIXED_EVERY
         """Dives since a plan was decided slot by slot: such a plan comes first."""
-        self._fixed_from, self._fixed_before = 0.0, False
-        """Part of the slots that those plans leave as they are at least, and whether there was
-        one."""
+        self._fixed_from = 0.0
+        """Part of the slots that those plans leave as they are at least."""
+        self.decided = False
+        """Whether a plan was decided slot by slot from the first one on: others begin later."""
         self._idle, self._size = 0, 8
         """Rounds without a better schedule, and jobs that are inserted together."""
 
@@ -353,9 +354,9 @@ class Improver(Reinsertion[Column, Array]):
     def _first_fixed(self, num_slots: int) -> int:
         """Draw the slot from which a plan is decided anew: at first all of it."""
         share = self._fixed_from
-        if self._fixed_before:
+        if self.decided:
             share += (_FIXED_TO - share) * float(self.rng.random())
-        self._fixed_before = True
+        self.decided = True
         return int(share * num_slots)
 
     def _through_windows(self, stop: float, patience: int = _WINDOWS) -> None:
