@@ -130,5 +130,6 @@ def _search(
     builder = Builder(known.data, known.num_slots)
     improver = Improver(known.data, builder, known.relaxation, plan, settings)
     improver.target = target
+    improver.decided = True  # the search that asks does so
     improver.search(seconds, lambda line: None)
     return improver.plan, improver.gains

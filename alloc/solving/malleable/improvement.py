@@ -4,7 +4,8 @@ Incumbents come from three sources. Insertion in the order of the linear master'
 its prices as the value of capacity to later jobs (LP-guided list scheduling). The integer master
 over the generated columns. And large-neighbourhood search: take some jobs out, put them back
 better, either one by one at prices, or all at once by a linear master of their own that is followed
-(`alloc.solving.malleable.dive`) or by the integer master; between dives, all jobs may change what
+(`alloc.solving.malleable.dive`) or by the integer master. Between dives, a schedule is decided anew
+slot by slot from some slot on (`alloc.solving.malleable.slot_fixing`), and all jobs may change what
 they do in a few slots (`alloc.solving.malleable.windows`).
 """
 
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
@@ -25,6 +27,7 @@ from alloc.solving.malleable.insertion import Builder, value_of
 from alloc.solving.malleable.joint_pricing import ROOM
 from alloc.solving.malleable.master import Column, fit_together, solve_integer_master
 from alloc.solving.malleable.reinsertion import GAIN, Reinsertion
+from alloc.solving.malleable.slot_fixing import SlotFixing
 from alloc.solving.malleable.windows import Window
 from alloc.solving.outcome import Settings
 
@@ -60,9 +63,17 @@ before dives go on. Two slots gain less, and of four so few configurations can b
 do, too."""
 _LAST_WINDOWS = 10 * _WINDOWS
 """The same as the last turn begins: dives would hardly find more in what is left of the time."""
-_WINDOWS_EVERY = 16
-"""Rounds from windows to windows: plans that dives have changed at many places gain most by them,
-and dives find less in plans that windows have filled."""
+_FIXED_EVERY = 8
+"""Dives from one plan that is decided slot by slot to the next, with windows after it: that takes a
+few seconds, as eight dives do, and on elastic-medium/07 finds more than they."""
+_FIXED_TO = 0.7
+"""Part of the slots that such plans leave as they are at most: later ones have few jobs left, which
+dives choose for."""
+_FIXED_SHARE = 0.2
+"""Share of the time left that deciding slot by slot may take: on large instances it begins later
+after it took more."""
+_SEEDS = 2**31 - 1
+"""Seeds that HiGHS knows: each plan has its own, and other ways through ties."""
 _WORSE = 0.15
 """Share of the gap by which dives may leave the best schedule: of 0, 0.05, 0.15 and 0.4 the one
 with the best schedules after 40 seconds of CPU on elastic-medium/07."""
@@ -170,8 +181,12 @@ class Improver(Reinsertion[Column, Array]):
         """What each better schedule of a search changed, since the list was last emptied."""
         self._walk: tuple[Plan, Plan] | None = None
         """The incumbent when the last search ended, and where dives had got to, maybe worse."""
-        self._since = 0
-        """Rounds since the plan was changed a few slots at a time."""
+        self._since = _FIXED_EVERY
+        """Dives since a plan was decided slot by slot: such a plan comes first."""
+        self._fixed_from = 0.0
+        """Part of the slots that those plans leave as they are at least."""
+        self.decided = False
+        """Whether a plan was decided slot by slot from the first one on: others begin later."""
         self._idle, self._size = 0, 8
         """Rounds without a better schedule, and jobs that are inserted together."""
 
@@ -247,7 +262,9 @@ class Improver(Reinsertion[Column, Array]):
                     break
                 rounds += 1
                 near = least - self.relaxation.bound <= _NEAR_BOUND * abs(least)
-                if self.dives and not (near and rounds % _CHOSEN == 0):
+                if self.dives and self._since >= _FIXED_EVERY:
+                    better = self._fixing_round(record, stop)
+                elif self.dives and not (near and rounds % _CHOSEN == 0):
                     better = self._dive_round(least, stop)
                 elif self.dives:
                     better = self._choose_wide(record, stop)
@@ -300,13 +317,47 @@ class Improver(Reinsertion[Column, Array]):
             size = min(num_jobs, int(self.rng.integers(*_FEW_SIZES, endpoint=True)))
             self.reinsert(self.neighbourhood(size))
         size = int(self.rng.integers(*_DIVE_SIZES, endpoint=True)) + 2 * (self._idle // _IDLE_DIVES)
-        allowed = least + _WORSE * max(least - self.relaxation.bound, 0.0)
-        self._dive(self._competitors(min(num_jobs, size)), max(allowed - self.value, 0.0))
+        worse = max(self._allowed(least) - self.value, 0.0)
+        self._dive(self._competitors(min(num_jobs, size)), worse)
         self._since += 1
-        if self._since >= _WINDOWS_EVERY:
-            self._since = 0
-            self._through_windows(stop)
         return self.value < least - GAIN
+
+    def _allowed(self, least: float) -> float:
+        """Return what a plan may cost on the way to one that costs less than the best one does."""
+        return least + _WORSE * max(least - self.relaxation.bound, 0.0)
+
+    def _fixing_round(self, record: Plan, stop: float) -> bool:
+        """Decide the best plan anew from some slot on, then a few slots of what came of it at once.
+
+        Where nothing came of it, a few slots of the plan that dives have got to. Return whether it
+        gets better than the best plan.
+        """
+        self._since = 0
+        least = value_of(self.data, record)
+        first = self._first_fixed(math.ceil(self._last_of(record)))
+        brief = self.settings.within(_FIXED_SHARE * self.settings.seconds_left())
+        seed = int(self.rng.integers(_SEEDS))
+        columns = [column for own in self.pool.values() for column in own]
+        fixing = SlotFixing(self.data, record, first, columns, replace(brief, seed=seed))
+        found = fixing.run(self._allowed(least))
+        if brief.time_is_up():
+            self._fixed_from = (self._fixed_from + _FIXED_TO) / 2
+        for column in fixing.priced:
+            self._remember(column)
+        if found is not None:
+            for column in found.values():
+                self._remember(column)
+            self.plan = found
+        self._through_windows(stop)
+        return self.value < least - GAIN
+
+    def _first_fixed(self, num_slots: int) -> int:
+        """Draw the slot from which a plan is decided anew: at first all of it."""
+        share = self._fixed_from
+        if self.decided:
+            share += (_FIXED_TO - share) * float(self.rng.random())
+        self.decided = True
+        return int(share * num_slots)
 
     def _through_windows(self, stop: float, patience: int = _WINDOWS) -> None:
         """Let all jobs change in a few slots at once, until some windows in a row find nothing."""
@@ -330,7 +381,11 @@ class Improver(Reinsertion[Column, Array]):
 
     def _last(self) -> float:
         """Return when the last job completes, slots."""
-        return max(column.profile.completion for column in self.plan.values())
+        return self._last_of(self.plan)
+
+    @staticmethod
+    def _last_of(plan: Plan) -> float:
+        return max(column.profile.completion for column in plan.values())
 
     def _dive(self, jobs: list[int], worse: float) -> None:
         """Choose for some jobs by a linear master of their own; they may cost more by so much."""
