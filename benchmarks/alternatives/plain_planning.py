@@ -7,8 +7,9 @@ and count the CPU time from the problem to the answer, of this process alone; th
 alternative's time over that of alloc. The clock of HiGHS counts wall time: where it ends the
 alternative first, the gaps are compared, and the alternative has had more time.
 
-With ``--equal-time`` all limits count CPU time, and the alternative works in a process of its own, which ends after five and ten
-times alloc's CPU time where it has no plan by then: what both have after the same time is compared.
+With ``--equal-time`` all limits count CPU time, and the alternative works in a process of its own,
+which ends when it has had alloc's own time, or five and ten times that where it has no plan by
+then: what both have after the same time is compared.
 """
 
 from __future__ import annotations
