@@ -145,7 +145,7 @@ class OpeningTree:
                 way = self._needed() - bound
                 if way <= 0 or step == _MAX_STEPS or (step > 1 and gained < _SMALL_GAIN * way):
                     break
-                relaxation.value(point, relaxation.some())
+                relaxation.value(point, relaxation.some(), may_be_late=True)
                 relaxation.cut(point)
         finally:
             master.release(columns)
