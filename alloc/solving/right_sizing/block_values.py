@@ -36,9 +36,9 @@ from alloc.solving.right_sizing.blocks import BlockData, BlockSolver, BlockValue
 
 _PIECES = 4
 """Calls for each worker: few enough to cost little, and enough that none waits long for another."""
-_LATE = 1
-"""Blocks for each worker that may come late: each solves one while the master is solved here, which
-takes as long as one or two of planning-large."""
+_LATE = 0.5
+"""Part of the blocks of a step that may come late: on planning-large/02 relaxations take as many
+steps then, and solving them takes as long as the master; with all of them late, a third more."""
 
 _solvers: dict[str, BlockSolver] = {}
 """In a worker process, the solver it has warm, by the token of its problem."""
@@ -204,11 +204,11 @@ class BlockValues:
                 for w, t in order
             }
         self._collect()
-        late = _LATE * self.workers if may_be_late else 0
+        late = int(_LATE * len(order)) if may_be_late else 0
         if late:
             # Others are late each time.
             self._turn += late
-            begin = self._turn % max(len(order), 1)
+            begin = self._turn % len(order)
             order = order[begin:] + order[:begin]
         parts = min(_PIECES * self.workers, max(len(order), 1))
         ends = [round(i * len(order) / parts) for i in range(parts + 1)]
@@ -220,7 +220,10 @@ class BlockValues:
         found: dict[Task, BlockValue] = {}
         with worker_deaths("right-sizing"), ctrl_c_waits():
             self._running = self._crew.start(_solve_some, calls)
-        for number, values in self._answers(max(len(pieces) - late, 1)):
+        while len(found) < len(order) - late:
+            answer = self._next_answer()
+            assert answer is not None, "a piece is missing"
+            number, _, values = answer
             found.update(zip(pieces[number], values, strict=True))
         return found
 
@@ -232,24 +235,23 @@ class BlockValues:
 
     def _collect(self) -> None:
         """Wait for what still runs, so that the next calls can begin."""
-        for _, values in self._answers(None):
+        while (answer := self._next_answer()) is not None:
+            _, cpu_s, values = answer
             self._late += values
+            # It was solved while this process did something else.
+            self._beside_s += cpu_s
 
-    def _answers(self, count: int | None) -> Generator[tuple[int, list[BlockValue]], None, None]:
-        """Yield answers of what runs, so many of them; None: all."""
+    def _next_answer(self) -> Answer | None:
+        """Return the next answer of what runs, None if there is none any more."""
+        if self._running is None:
+            return None
         began = time.perf_counter()
-        left = math.inf if count is None else count
         with worker_deaths("right-sizing"):
-            while self._running is not None and left:
-                answer = next(self._running, None)
-                if answer is None:
-                    self._running = None
-                    break
-                number, cpu_s, values = answer
-                self._calls += bool(values)
-                self._cpu_s += cpu_s
-                # What is late was solved while this process did something else.
-                self._beside_s += cpu_s if count is None else 0.0
-                left -= 1
-                yield number, values
+            answer = next(self._running, None)
         self._waited_s += time.perf_counter() - began
+        if answer is None:
+            self._running = None
+            return None
+        self._calls += 1
+        self._cpu_s += answer[1]
+        return answer
