@@ -89,3 +89,14 @@ def test_a_malleable_instance_has_one_optimum(number):
     assert malleable_milp.by_milp(instance, num_slots) == pytest.approx(
         value, rel=2 * malleable_milp.GAP
     )
+
+
+@pytest.mark.long
+def test_the_plain_plan_at_equal_time_ends_with_its_first_plan():
+    """Given next to nothing it has none; with time it has the optimum that alloc proves."""
+    name = "planning-tiny/01"
+    bound = alloc.solve(load_stored_planning(name)).bound
+    nothing, plan = plain_planning.plain_after(name, 1e-4, [1e-6, 60.0, 120.0])
+    assert nothing.objective == float("inf")
+    assert plan.objective == pytest.approx(bound, rel=1e-4)
+    assert plan.bound <= bound * (1 + 1e-6)
