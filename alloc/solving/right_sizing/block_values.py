@@ -19,7 +19,6 @@ import uuid
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
-from itertools import pairwise
 from types import TracebackType
 from typing import Self
 
@@ -36,9 +35,9 @@ from alloc.solving.right_sizing.blocks import BlockData, BlockSolver, BlockValue
 
 _PIECES = 4
 """Calls for each worker: few enough to cost little, and enough that none waits long for another."""
-_LATE = 0.5
-"""Part of the blocks of a step that may come late: on planning-large/02 relaxations take as many
-steps then, and solving them takes as long as the master; with all of them late, a third more."""
+_LATE = 0.25
+"""Part of the blocks of a step that may come late: of the eight of planning-large one for each of
+two workers, and relaxations take as many steps. With half of them late they took a quarter more."""
 
 _solvers: dict[str, BlockSolver] = {}
 """In a worker process, the solver it has warm, by the token of its problem."""
@@ -205,14 +204,16 @@ class BlockValues:
             }
         self._collect()
         late = int(_LATE * len(order)) if may_be_late else 0
-        if late:
-            # Others are late each time.
-            self._turn += late
-            begin = self._turn % len(order)
-            order = order[begin:] + order[:begin]
         parts = min(_PIECES * self.workers, max(len(order), 1))
         ends = [round(i * len(order) / parts) for i in range(parts + 1)]
-        pieces = [order[a:b] for a, b in pairwise(ends)]
+        # Each worker has quarters that follow each other, whose solutions are alike.
+        apart = math.ceil(parts / self.workers)
+        places = [i for first in range(apart) for i in range(first, parts, apart)]
+        if late:
+            # Others are late each time.
+            self._turn += parts // 2
+            places = [places[(self._turn + i) % parts] for i in range(parts)]
+        pieces = [order[ends[i] : ends[i + 1]] for i in places]
         calls = [
             (number, self._token, self.data, piece, linked, waived, keep, seconds)
             for number, piece in enumerate(pieces)
