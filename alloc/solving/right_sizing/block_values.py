@@ -35,10 +35,6 @@ from alloc.solving.right_sizing.blocks import BlockData, BlockSolver, BlockValue
 
 _PIECES = 4
 """Calls for each worker: few enough to cost little, and enough that none waits long for another."""
-_LATE = 0.25
-"""Part of the blocks of a step that may come late: of the eight of planning-large one for each of
-two workers, and relaxations take as many steps. With half of them late they took a quarter more."""
-
 _solvers: dict[str, BlockSolver] = {}
 """In a worker process, the solver it has warm, by the token of its problem."""
 
@@ -166,7 +162,7 @@ class BlockValues:
         waived: Array,
         keep: bool = False,
         seconds: float = math.inf,
-        may_be_late: bool = False,
+        may_be_late: float = 0.0,
     ) -> dict[Task, BlockValue]:
         """Solve some blocks.
 
@@ -183,7 +179,7 @@ class BlockValues:
         seconds
             Wall time for all of them, seconds.
         may_be_late
-            Whether the last few may be left to the workers, for `take_late`.
+            Part of them that may be left to the workers, for `take_late`.
 
         Raises
         ------
@@ -203,7 +199,7 @@ class BlockValues:
                 for w, t in order
             }
         self._collect()
-        late = int(_LATE * len(order)) if may_be_late else 0
+        late = int(may_be_late * len(order))
         parts = min(_PIECES * self.workers, max(len(order), 1))
         ends = [round(i * len(order) / parts) for i in range(parts + 1)]
         # Each worker has quarters that follow each other, whose solutions are alike.

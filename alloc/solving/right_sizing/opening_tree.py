@@ -28,6 +28,9 @@ _PART = 0.03
 """Part of a pool from which on it is open in part: cuts not yet known leave a little."""
 _GOOD_PART = 0.3
 """Part of a pool from which on a rounding opens all of it, as in dives: less can be rented."""
+_LATE = 0.5
+"""Part of the blocks of a step whose cuts may come late: what a node does not get helps the next,
+and a node asks the master more often than a relaxation does."""
 _ENOUGH = 0.5
 """Part of the gap asked for within which the best promise ends the branching: the rest is for whole
 hosts, and for what the cuts do not know yet."""
@@ -157,7 +160,7 @@ class OpeningTree:
                 way = self._needed() - bound
                 if way <= 0 or step == _MAX_STEPS or (step > 1 and gained < _SMALL_GAIN * way):
                     break
-                relaxation.value(point, relaxation.some(), may_be_late=True)
+                relaxation.value(point, relaxation.some(), may_be_late=_LATE)
                 relaxation.cut(point)
         finally:
             master.release(columns)

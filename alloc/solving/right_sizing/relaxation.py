@@ -47,6 +47,9 @@ _OF_SCENARIOS, _LEAST_SCENARIOS = 20, 1
 """Of so many scenarios one is solved in a step of the relaxation, but at least so many: their duals
 say nearly as much as those of all, and the blocks take most of the time."""
 
+_LATE = 0.25
+"""Part of the blocks of a step that may come late: of the eight of planning-large one for each of
+two workers, and relaxations take as many steps. With half of them late they took a quarter more."""
 _SCENARIOS_FOR_ROWS = 5
 """Scenarios in which rows that tie jobs to open pools are looked for."""
 _BEFORE_MORE_ROWS = 5e-4
@@ -193,7 +196,7 @@ class Relaxation:
         return self.settings.seconds_left() + _LAST_S
 
     def value(
-        self, point: Array, tasks: list[Task], keep: bool = False, may_be_late: bool = False
+        self, point: Array, tasks: list[Task], keep: bool = False, may_be_late: float = 0.0
     ) -> dict[Task, BlockValue]:
         """Value blocks at a point and learn their cuts.
 
@@ -206,7 +209,7 @@ class Relaxation:
         keep
             Whether the columns of the blocks are asked for too.
         may_be_late
-            Whether the cuts of some may come with the next values.
+            Part of the blocks whose cuts may come with the next values.
         """
         linked, waived = self.setting.points(point)
         began = time.perf_counter()
@@ -388,7 +391,7 @@ class Relaxation:
             # What few blocks say is too little: all have a word before it counts as closed.
             needs_all = looks_closed and surely
             tasks = self.tasks if needs_all else self.some()
-            self.value(point, tasks, may_be_late=not needs_all)
+            self.value(point, tasks, may_be_late=0.0 if needs_all else _LATE)
             found = self.cut(point, outer)[0]
             if inner is not None:
                 more = self.pool.values(*self.setting.points(inner), since=cuts)
