@@ -213,7 +213,7 @@ class Relaxation:
         """
         linked, waived = self.setting.points(point)
         began = time.perf_counter()
-        self._learn_late()
+        self.learn_late()
         found = self.values.solve(tasks, linked, waived, keep, self.seconds_for_step(), may_be_late)
         # The first block of a quarter takes as long as dozens after it, at the same point.
         more = math.sqrt(len(self.tasks) / max(len(tasks), 1))
@@ -222,7 +222,7 @@ class Relaxation:
         self.pool.add([found[task].dual for task in tasks if task in found])
         return found
 
-    def _learn_late(self) -> None:
+    def learn_late(self) -> None:
         """Learn the cuts of blocks that other workers have solved meanwhile."""
         self.pool.add([value.dual for value in self.values.take_late()])
 
@@ -232,7 +232,7 @@ class Relaxation:
 
     def _change(self, changed: BlockData) -> None:
         """Take blocks with other costs or more rows from now on."""
-        self._learn_late()
+        self.learn_late()
         self.block_data = changed
         self.pool.change(changed)
         self.values.change(changed)
