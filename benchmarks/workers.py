@@ -6,9 +6,9 @@ several, with the same limit and seed. Two things are told apart:
 - **Work**: CPU seconds of all processes, over those on the longest way through them. Searches go on
   side by side: their longest way is the process here, and for how long it waits for the others.
   Right-sizing waits while its blocks are solved elsewhere: there it is the process here and an even
-  share of the others. All run the same code, so at equal CPU they make about equally many steps,
-  and on a machine that does other work, too, this says what an idle one would do, or less: waits
-  get longer.
+  share of what the others did while it waited, or an even share of all, whichever is longer. All
+  run the same code, so at equal CPU they make about equally many steps, and on a machine that does
+  other work, too, this says what an idle one would do, or less: waits get longer.
 - **Outcome**: value and gap at the limit, and when the gap was reached that one worker had at its
   end. Chance moves these from seed to seed; wall time means something on an idle machine only.
 """
@@ -40,7 +40,8 @@ ON_REQUEST = True
 
 TARGET = 1.7
 """Steps in the same time with two workers over those with one, at least (issue 15)."""
-_ELSEWHERE = re.compile(r"the other workers: (\d+) turns of a search.* waited for (\S+) s")
+_ELSEWHERE = re.compile(r"the other workers: (\d+) turns.* waited for (\S+) s")
+_BESIDE = re.compile(r"the other workers: .* (\S+) of it beside this process")
 _INCUMBENT = re.compile(r"incumbent (\S+), bound (\S+):")
 
 
@@ -78,6 +79,7 @@ CASES = (
 class Run:
     """What a solve did: wall and CPU seconds, CPU and turns elsewhere, waits, value, gap, moments.
 
+    `beside_s` is CPU time elsewhere while the process here did not wait, where that is told;
     `reached` has the gap after each line that told of one, with the wall time, seconds.
     """
 
@@ -86,6 +88,7 @@ class Run:
     elsewhere_s: float
     turns: int
     waited_s: float
+    beside_s: float
     value: float
     gap: float
     reached: tuple[tuple[float, float], ...]
@@ -136,10 +139,29 @@ def solve(case: Case, seed: int, seconds: float, count: int) -> Run:
         _elsewhere_s() - elsewhere,
         sum(int(found[1]) for found in told),
         sum(float(found[2]) for found in told),
+        sum(float(found[1]) for line in result.log if (found := _BESIDE.search(line))),
         result.objective,
         result.gap,
         tuple(reached),
     )
+
+
+def longest_way(run: Run, waits: bool, count: int) -> float:
+    """Return the CPU seconds on the longest way through a run with several workers.
+
+    Parameters
+    ----------
+    run
+        What it did.
+    waits
+        Whether the process here waits while the others work, as of `Case`.
+    count
+        Number of workers.
+    """
+    if not waits:
+        return run.here_s + run.waited_s
+    alone = run.here_s + (run.elsewhere_s - run.beside_s) / count
+    return max(alone, run.work_s / count)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -170,10 +192,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                     flush=True,
                 )
             alone, several = runs[1], runs[arguments.workers]
-            beside = several.waited_s
-            if case.waits:
-                beside = several.elsewhere_s / arguments.workers
-            shares.append(several.work_s / (several.here_s + beside))
+            shares.append(several.work_s / longest_way(several, case.waits, arguments.workers))
             works.append(several.work_s / alone.work_s)
             at = several.first_at(alone.gap)
             sooner.append("never" if at is None else f"{alone.wall_s / at:.2f} times")

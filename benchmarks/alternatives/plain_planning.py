@@ -6,14 +6,21 @@ headroom and bands of hours from alloc, and nobody checks its plan. Both are ask
 and count the CPU time from the problem to the answer, of this process alone; the ratio is the
 alternative's time over that of alloc. The clock of HiGHS counts wall time: where it ends the
 alternative first, the gaps are compared, and the alternative has had more time.
+
+With ``--equal-time`` all limits count CPU time, and the alternative works in a process of its own,
+which ends when it has had alloc's own time, or five and ten times that where it has no plan by
+then: what both have after the same time is compared.
 """
 
 from __future__ import annotations
 
 import argparse
 import math
+import multiprocessing
 import sys
+import time
 from collections.abc import Callable, Sequence
+from multiprocessing.connection import Connection
 from typing import Any
 
 import pyomo.environ as pyo
@@ -26,6 +33,8 @@ from alloc.problems.right_sizing.headroom import headroom, reference_gpus
 from alloc.problems.right_sizing.problem import PlanningProblem
 from benchmarks.alternatives.plain_gangs import PlainAnswer
 from benchmarks.alternatives.ratios import cpu_s
+from benchmarks.cpu_limits import count_cpu_time
+from benchmarks.cpu_time import cpu_s as cpu_s_of
 from benchmarks.environment import describe_environment
 from benchmarks.verdict import Verdict, conclude
 
@@ -41,6 +50,13 @@ TARGETS = {
 MORE = 3.0
 """Wall time of the alternative over the limit of alloc: on a machine with other work a process may
 get a third of a core, and the alternative is not to lose for that."""
+LONGER = (1.0, 5.0, 10.0)
+"""Times of alloc's own time after which it is looked what the alternative has, until it has a plan.
+"""
+_LOOK_S = 0.05
+"""Wall time between two looks at the CPU time of the alternative, seconds: little of any limit."""
+_GIVEN_UP_S = 3600.0
+"""Wall time of the alternative after which a machine has too much other work, seconds."""
 SAME = 1e-5
 """Relative difference from which on a cost below the other's bound is a contradiction: HiGHS lets
 each row miss by 1e-6."""
@@ -242,13 +258,128 @@ def compare(entry: Entry) -> Verdict:
     )
 
 
+def _plainly_elsewhere(name: str, gap: float, answers: Connection) -> None:
+    """Solve a stored problem by the plain model; send the CPU time spent before, then bounds."""
+    problem = load_stored_planning(name)
+    answers.send(time.process_time())
+    solver = pyo.SolverFactory("appsi_highs")
+    solver.set_instance(plain_model(problem))
+    highs = solver._solver_model  # noqa: SLF001 - nothing public has the callbacks of HiGHS
+    highs.setOptionValue("mip_rel_gap", gap)
+    highs.setOptionValue("threads", 1)
+    highs.setOptionValue("output_flag", False)
+
+    def tell(event: Any) -> None:
+        answers.send((event.data_out.mip_primal_bound, event.data_out.mip_dual_bound))
+
+    for changed in (highs.cbMipImprovingSolution, highs.cbMipInterrupt, highs.cbMipLogging):
+        changed.subscribe(tell)
+    highs.run()
+    info = highs.getInfo()
+    has_plan = info.primal_solution_status == 2  # HiGHS's number for a feasible one
+    answers.send((info.objective_function_value if has_plan else math.inf, info.mip_dual_bound))
+
+
+def plain_after(name: str, gap: float, moments: Sequence[float]) -> list[PlainAnswer]:
+    """Return what the plain model has after some CPU times, none of them after its first plan.
+
+    Parameters
+    ----------
+    name
+        A stored problem.
+    gap
+        Relative gap at which it ends.
+    moments
+        CPU times from the problem on, seconds, ascending.
+    """
+    context = multiprocessing.get_context("spawn")
+    here, there = context.Pipe(duplex=False)
+    process = context.Process(target=_plainly_elsewhere, args=(name, gap, there))
+    process.start()
+    there.close()
+    assert process.pid is not None
+    found, known, ends = [], PlainAnswer(math.inf, -math.inf), time.monotonic() + _GIVEN_UP_S
+    try:
+        before, used = here.recv(), 0.0
+        for moment in moments:
+            is_over = False
+            while used < moment and not is_over:
+                if time.monotonic() > ends:
+                    raise SystemExit(f"{name}: {used:.0f} CPU s in an hour; use an idler machine")
+                try:
+                    while here.poll(_LOOK_S):
+                        known = PlainAnswer(*here.recv())
+                except EOFError:
+                    is_over = True
+                used = cpu_s_of(process.pid)[0] - before
+            found.append(known)
+            if is_over or math.isfinite(known.objective):
+                break
+    finally:
+        process.kill()
+        process.join()
+    return found
+
+
+def compare_at_equal_time(entry: Entry, times: Sequence[float]) -> Verdict:
+    """Solve a stored problem by alloc, then by the plain model for as long; print rows, and judge.
+
+    Gaps are to the best bound of both.
+
+    Parameters
+    ----------
+    entry
+        The problem.
+    times
+        Times of alloc's own CPU time, ascending, at which to look at the plain model.
+    """
+    gap, seconds = TARGETS[entry.id.partition("/")[0]]
+    ours, own = cpu_s(by_alloc, load_stored_planning(entry.id), seconds, gap)
+    theirs = plain_after(entry.id, gap, [n * ours for n in times])
+    bound = max(own.bound, *(answer.bound for answer in theirs))
+    for answer in (own, *theirs):
+        if answer.objective < bound * (1 - SAME):
+            raise SystemExit(f"{entry.id}: cost {answer.objective:g} below the bound {bound:g}")
+
+    def told(answer: PlainAnswer) -> str:
+        if not math.isfinite(answer.objective):
+            return "no plan"
+        return f"{PlainAnswer(answer.objective, bound).gap:.4%}"
+
+    cells = [told(answer) for answer in theirs]
+    print(
+        f"{entry.id:19s} {ours:8.2f} {told(own):>9s} " + " ".join(f"{cell:>9s}" for cell in cells),
+        flush=True,
+    )
+    return Verdict(
+        f"{entry.id}: after the same CPU time no dearer than the plain model, to {gap:.2%}",
+        f"{told(own)} after {ours:.1f} s; {', '.join(cells)} after as long"
+        + ("" if len(cells) == 1 else ", and longer"),
+        own.objective <= theirs[0].objective * (1 + gap),
+    )
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Print ratios, CPU times and gaps; return 1 if alloc is behind anywhere."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.alternatives.plain_planning")
     parser.add_argument(
         "--family", action="append", metavar="FAMILY|ID", help="repeat for more; default: all"
     )
-    names = parser.parse_args(argv).family
+    parser.add_argument(
+        "--equal-time",
+        action="store_true",
+        help="give the alternative alloc's own CPU time, and more where it has no plan by then",
+    )
+    parser.add_argument(
+        "--times",
+        type=float,
+        nargs="+",
+        default=LONGER,
+        metavar="N",
+        help="of alloc's own time, ascending; default: 1 5 10",
+    )
+    arguments = parser.parse_args(argv)
+    names = arguments.family
     entries = [
         entry
         for entry in manifest(PLANNING)
@@ -258,6 +389,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser.error(f"no stored planning problem among {', '.join(names)}")
     for program in (by_alloc, by_pyomo):
         program(load_stored_planning("planning-tiny/01"), 1.0, 1e-4)  # loads the solvers
+    if arguments.equal_time:
+        count_cpu_time()
+        after = " ".join(f"{f'plain {n:g}x':>9s}" for n in arguments.times)
+        print(f"{'problem':19s} {'alloc s':>8s} {'gap':>9s} {after}")
+        return conclude([compare_at_equal_time(entry, arguments.times) for entry in entries])
     print(f"{'ratio':>7s} {'alloc s':>8s} {'plain s':>8s} {'gap':>9s} {'plain gap':>9s}")
     return conclude([compare(entry) for entry in entries])
 

@@ -8,26 +8,16 @@ be valued; a value with slack is not a plan, but its duals are cuts.
 from __future__ import annotations
 
 import math
-import time
-import uuid
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
-from types import TracebackType
-from typing import Self
 
-import joblib
 import numpy as np
 from scipy import sparse
 
-from alloc.backends import SolverOptions, highs
 from alloc.backends.linear_program import LinearProgram
-from alloc.errors import worker_deaths
-from alloc.formulation import ArrayModel, RawResult
+from alloc.formulation import ArrayModel
 from alloc.models.right_sizing.blocks import Blocks
 from alloc.models.right_sizing.data import Array, Ints, SizingData
 from alloc.problems.right_sizing.offers import HostOffer
-from alloc.solving.processes import worker_processes
 
 _PENALTY = 30.0
 """Penalty of a missing GPU, in prices of the dearest GPU that can be had: high enough that a plan
@@ -354,134 +344,3 @@ class BlockSolver:
             np.maximum(values[: data.own], 0.0),
             missing if short > SHORT / 2 else np.zeros(0),
         )
-
-
-_solvers: dict[str, BlockSolver] = {}
-"""In a worker process, the solver it has warm, by the token of its problem."""
-
-
-def _solve_some(
-    token: str,
-    data: BlockData,
-    tasks: Sequence[Task],
-    linked: Array,
-    waived: Array,
-    keep: bool,
-    seconds: float,
-) -> list[BlockValue]:
-    if token not in _solvers:
-        _solvers.clear()
-        _solvers[token] = BlockSolver(data)
-    ends = time.perf_counter() + seconds
-    found = [
-        _solvers[token].solve((w, t), linked[t], float(waived[w]), ends - time.perf_counter())
-        for w, t in tasks
-    ]
-    if not keep:
-        found = [replace(f, values=np.zeros(0)) for f in found]
-    return found
-
-
-class BlockValues:
-    """Values blocks, in this process or through joblib in several.
-
-    Parameters
-    ----------
-    data
-        The blocks.
-    workers
-        Processes.
-    """
-
-    def __init__(self, data: BlockData, workers: int = 1) -> None:
-        self.data, self.workers = data, workers
-        self._local: BlockSolver | None = None
-        self._token = uuid.uuid4().hex
-        self._processes = None if workers == 1 else worker_processes(workers)
-        self._parallel: joblib.Parallel | None = None
-
-    def __enter__(self) -> Self:
-        if self._processes is not None:
-            self._parallel = self._processes.__enter__()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if self._processes is not None:
-            self._processes.__exit__(kind, error, trace)
-            self._parallel = None
-
-    def change(self, data: BlockData) -> None:
-        """Solve blocks of other costs from now on."""
-        self.data, self._local, self._token = data, None, uuid.uuid4().hex
-
-    def solve_programs(
-        self, programs: Sequence[tuple[ArrayModel, SolverOptions]]
-    ) -> list[RawResult]:
-        """Solve integer programs, at the same time if there are several processes."""
-        if self._parallel is None or len(programs) == 1:
-            return [highs.solve(model, options) for model, options in programs]
-        with worker_deaths("right-sizing"):
-            return list(
-                self._parallel(joblib.delayed(highs.solve)(*program) for program in programs)
-            )
-
-    def solve(
-        self,
-        tasks: Iterable[Task],
-        linked: Array,
-        waived: Array,
-        keep: bool = False,
-        seconds: float = math.inf,
-    ) -> dict[Task, BlockValue]:
-        """Solve some blocks.
-
-        Parameters
-        ----------
-        tasks
-            Scenarios and quarters; similar ones are solved one after the other.
-        linked
-            Usable GPUs and hosts in service, shape (quarters, linked).
-        waived
-            Which scenarios are waived, shape (scenarios,).
-        keep
-            Whether the values of the columns are wanted.
-        seconds
-            Wall time for all of them, seconds.
-
-        Raises
-        ------
-        OutOfTime
-            If the time was too short.
-        """
-        order = sorted(tasks, key=lambda task: (task[1], float(self.data.right[task].sum())))
-        if self._parallel is None:
-            if self._local is None:
-                self._local = BlockSolver(self.data)
-            solver = self._local
-            until = time.perf_counter() + seconds
-            return {
-                (w, t): solver.solve(
-                    (w, t), linked[t], float(waived[w]), until - time.perf_counter()
-                )
-                for w, t in order
-            }
-        parts = min(4 * self.workers, max(len(order), 1))
-        ends = [round(i * len(order) / parts) for i in range(parts + 1)]
-        pieces = [order[a:b] for a, b in pairwise(ends)]
-        with worker_deaths("right-sizing"):
-            answers = self._parallel(
-                joblib.delayed(_solve_some)(
-                    self._token, self.data, piece, linked, waived, keep, seconds
-                )
-                for piece in pieces
-            )
-        return {
-            task: value
-            for piece, answer in zip(pieces, answers, strict=True)
-            for task, value in zip(piece, answer, strict=True)
-        }

@@ -50,6 +50,7 @@ _SHARE_OF_DIVE = 0.25
 """Of the time left, for what is open in a dive, and then for its relaxation."""
 _NEARER = 0.6
 """Distance of the incumbent from the relaxation at which to tighten again, over that before."""
+_PART_OF_GAP = 1 / 3  # asked for: the gap of the first proof; halved when one gains nothing
 _MAX_RAISES = 5
 """Times that the penalty of slack is raised, tenfold each: beside a larger one all other costs
 would be below the solver's tolerances."""
@@ -93,6 +94,7 @@ class Candidates:
         """Columns of where jobs are sent to which it may be due that the last one went short."""
         self._raises = 0
         self._above_when_tightened = math.inf
+        self._part_of_gap = _PART_OF_GAP
 
     def _set_limits(self) -> None:
         if len(self.switches):
@@ -184,11 +186,8 @@ class Candidates:
             Times that it goes on with what it learned, while its plans go short.
         """
         relaxation = self.relaxation
-        switches, sent, waive = (
-            self.switches,
-            relaxation.first.sent.ravel(),
-            relaxation.first.waive,
-        )
+        switches, sent = self.switches, relaxation.first.sent.ravel()
+        waive = relaxation.first.waive
         if len(sent):
             places = self._places() if guess is None else self._possible(np.round(guess[sent]))
             self.seen[len(switches) :] |= places > 0.5
@@ -229,7 +228,8 @@ class Candidates:
                 break  # whatever the orders are
             found = self.round(relaxed[1], fixed)
             better |= found
-            if relaxation.seconds_left() < 5 * relaxation.seconds_to_value:
+            is_late = relaxation.seconds_left() < 5 * relaxation.seconds_to_value
+            if is_late or relaxation.closed():
                 break
             if not len(sent):
                 if found:
@@ -327,12 +327,11 @@ class Candidates:
         else:
             return False
         shape = len(self.choice_pools), relaxation.data.num_quarters
-        seconds = min(_SECONDS_TO_ADD_AND_DROP, 0.15 * relaxation.seconds_left())
         found, cost = better_choices(
             relaxation.quarters.model(),
             self.choices.reshape(shape),
             chosen.reshape(shape) > 0.5,
-            seconds,
+            min(_SECONDS_TO_ADD_AND_DROP, 0.15 * relaxation.seconds_left()),
             relaxation.rng,
         )
         if cost > relaxation.wanted():
@@ -373,9 +372,9 @@ class Candidates:
         relaxation = self.relaxation
         if relaxation.incumbent is None or not len(self.choices):
             return False
-        seconds = min(_SECONDS_TO_POLISH, relaxation.seconds_left())
         fixed = [self._neighbourhood() for _ in range(relaxation.settings.workers)]
-        return self._dive_at(self._integer_programs(fixed, seconds, relaxation.gap / 5))
+        answers = self._integer_programs(fixed, _SECONDS_TO_POLISH, relaxation.gap / 5)
+        return self._dive_at(answers)
 
     def _dive_at(self, answers: list[RawResult]) -> bool:
         """Dive at the answer that promises most, if any promises to be better."""
@@ -388,9 +387,8 @@ class Candidates:
         if not promises or relaxation.seconds_left() < 3 * relaxation.seconds_to_value:
             return False
         objective, values = min(promises, key=lambda promise: promise[0])
-        if objective > relaxation.wanted():
-            return False
-        return self.dive(values[: len(relaxation.setting.cost)])
+        wanted = objective <= relaxation.wanted()
+        return wanted and self.dive(values[: len(relaxation.setting.cost)])
 
     def _integer_programs(
         self, fixed: Sequence[Fixed | None], seconds: float, gap: float
@@ -478,14 +476,16 @@ class Candidates:
         parts: list[Fixed | None] = [None]
         if relaxation.incumbent is not None and len(self.choices):
             parts += [self._neighbourhood() for _ in range(relaxation.settings.workers - 1)]
-        answers = self._integer_programs(parts, seconds, relaxation.gap / 3)
-        raw = answers[0]
+        answers = self._integer_programs(parts, seconds, self._part_of_gap * relaxation.gap)
+        raw, before = answers[0], relaxation.bound
         if raw.status == "infeasible":
             # Tightened limits let the incumbent through, so with one the refusal is false.
             if relaxation.incumbent is None and self._is_refused_again(seconds):
                 relaxation.refute()
             return False
         relaxation.raise_bound(raw.bound)
+        if relaxation.bound <= before:
+            self._part_of_gap /= 2
         relaxation.say("integers")
         if (
             raw.values is None

@@ -14,7 +14,8 @@ from alloc.problems.right_sizing.accounting import PlanAccount, account
 from alloc.problems.right_sizing.demand import Scenario
 from alloc.problems.right_sizing.plan import Plan
 from alloc.problems.right_sizing.problem import PlanningProblem
-from alloc.solving.right_sizing.blocks import SHORT, BlockValues, block_data
+from alloc.solving.right_sizing.block_values import BlockValues
+from alloc.solving.right_sizing.blocks import SHORT, block_data
 from alloc.solving.right_sizing.first_stage_completion import sent_to
 from alloc.solving.right_sizing.state import money_unit
 

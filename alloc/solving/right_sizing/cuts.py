@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from scipy import sparse
 
 from alloc.models.right_sizing.data import Array, Ints
 from alloc.solving.right_sizing.blocks import BlockData
@@ -41,6 +42,8 @@ class CutPool:
         self.beta = np.zeros((1, linked))
         self.gamma = np.zeros((1, *shape))
         self._known = {self.dual[0].tobytes()}
+        self._at_opening = self._of_opening(self.dual)
+        """The duals in the rows that tie jobs to open levels: few are not 0."""
 
     def change(self, data: BlockData) -> None:
         """Take blocks with other costs or more rows; a known dual is 0 in rows that are new."""
@@ -49,6 +52,10 @@ class CutPool:
         if more:
             self.dual = np.pad(self.dual, ((0, 0), (0, more)))
             self._known = {np.round(dual, 9).tobytes() for dual in self.dual}
+        self._at_opening = self._of_opening(self.dual)
+
+    def _of_opening(self, duals: Array) -> sparse.csr_array:
+        return sparse.csr_array(duals[:, self.data.opening.rows])
 
     def __len__(self) -> int:
         return len(self.dual)
@@ -81,6 +88,7 @@ class CutPool:
         self.beta = np.concatenate([self.beta, -(data.first_stage.T @ priced.T).T])
         lift = np.einsum("km,wtm->kwt", priced, data.waived) if data.waived.any() else 0 * alpha
         self.gamma = np.concatenate([self.gamma, -lift])
+        self._at_opening = sparse.vstack([self._at_opening, self._of_opening(priced)], "csr")
 
     def _within_prices(self, pis: Array, reduced: Array, over: Array) -> tuple[Array, Array]:
         """Scale duals that exceed the penalties by rounding."""
@@ -111,8 +119,8 @@ class CutPool:
         found = alpha + (self.beta[since:] @ linked.T)[:, None, :] + gamma * waived[:, None]
         opening = self.data.opening
         if len(opening.rows):
-            opened = self.data.opened(linked)
-            found -= np.tensordot(self.dual[since:, opening.rows], opened, axes=(1, 2))
+            opened = self.data.opened(linked).reshape(-1, len(opening.rows))
+            found -= (self._at_opening[since:] @ opened.T).reshape(found.shape)
         return np.asarray(found)
 
     def slopes(self, at: Sequence[int] | Ints, w: int, t: int) -> Array:
@@ -130,3 +138,31 @@ class CutPool:
             opened = self.dual[at][:, opening.rows] * opening.share[w, t]
             np.subtract.at(found.T, opening.columns, opened.T)
         return found
+
+    def expected(self, at: Ints, share: Array, t: int) -> tuple[float, Array, Array]:
+        """Return the sum over the scenarios of one cut of each in a quarter.
+
+        Parameters
+        ----------
+        at
+            Positions of the cuts, shape (scenarios,).
+        share
+            What each scenario counts, shape (scenarios,).
+        t
+            The quarter.
+
+        Returns
+        -------
+        constant, slope, lift
+            The last two in what links, shape (linked,), and in what is waived, (scenarios,).
+        """
+        worlds, opening = np.arange(len(at)), self.data.opening
+        slope = share @ self.beta[at]
+        if len(opening.rows):
+            opened = self.dual[np.ix_(at, opening.rows)] * opening.share[:, t]
+            np.subtract.at(slope, opening.columns, share @ opened)
+        return (
+            float(share @ self.alpha[at, worlds, t]),
+            slope,
+            share * self.gamma[at, worlds, t],
+        )

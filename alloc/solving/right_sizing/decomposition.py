@@ -321,6 +321,7 @@ class Decomposition:
             time_limit_s=0.5 * relaxation.settings.seconds_left(),
             started=time.perf_counter(),
         )
+        relaxation.learn_late()  # its workers give way to those of the check
         check = Decomposition(relaxation.data, settings, 0.5, None, feasibility=True)
         with check.relaxation.values:
             needed = check.unavoidable_slack()

@@ -315,6 +315,18 @@ class QuarterMaster:
             self.rows.append((t, constant, slope, lift))
             self._idle.append(-(10**9) if keep else 0)
 
+    def add_single(self, at: Ints) -> None:
+        """Add for every quarter the expectation over the scenarios of one cut of each.
+
+        Parameters
+        ----------
+        at
+            Positions of the cuts, shape (scenarios, quarters).
+        """
+        for t in range(self.setting.shape[1]):
+            self.rows.append((t, *self.pool.expected(at[:, t], self.share[:, t], t)))
+            self._idle.append(0)
+
     def leave_out_dearer(self, cost: float) -> None:
         """Leave out orders that alone, with keeping what is ordered, cost more than a known plan.
 

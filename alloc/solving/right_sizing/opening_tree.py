@@ -28,6 +28,12 @@ _PART = 0.03
 """Part of a pool from which on it is open in part: cuts not yet known leave a little."""
 _GOOD_PART = 0.3
 """Part of a pool from which on a rounding opens all of it, as in dives: less can be rented."""
+_LATE = 0.5
+"""Part of the blocks of a step whose cuts may come late: what a node does not get helps the next,
+and a node asks the master more often than a relaxation does."""
+_ENOUGH = 0.5
+"""Part of the gap asked for within which the best promise ends the branching: the rest is for whole
+hosts, and for what the cuts do not know yet."""
 _ASKED_AGAIN = 5
 """Roundings of the best promises that are compared before a dive, a few tenths of a second each."""
 _MAX_STEPS = 4
@@ -94,6 +100,8 @@ class OpeningTree:
             least = min(self._nodes[0].bound if self._nodes else math.inf, self._closed)
             if math.isfinite(least):
                 relaxation.raise_bound(least)
+            if self._promises_enough():
+                break
         relaxation.say("branching")
         return self._best_rounding()
 
@@ -113,6 +121,13 @@ class OpeningTree:
             self._divide(node, bound, int(self._by_level[level, quarter]))
         else:
             self._close(bound)
+
+    def _promises_enough(self) -> bool:
+        """Return whether a plan as cheap as the best promise would close the gap."""
+        best = min((cost for cost, _ in self._roundings.values()), default=math.inf)
+        if not math.isfinite(best) or best >= self.relaxation.wanted():
+            return False
+        return best - self.relaxation.bound <= _ENOUGH * self.relaxation.gap * abs(best)
 
     def _needed(self) -> float:
         """Return the bound that is enough for the gap asked for, with the plan that is known."""
@@ -145,7 +160,7 @@ class OpeningTree:
                 way = self._needed() - bound
                 if way <= 0 or step == _MAX_STEPS or (step > 1 and gained < _SMALL_GAIN * way):
                     break
-                relaxation.value(point, relaxation.some())
+                relaxation.value(point, relaxation.some(), may_be_late=_LATE)
                 relaxation.cut(point)
         finally:
             master.release(columns)

@@ -14,10 +14,10 @@ from alloc.models.right_sizing.data import Array, SizingData
 from alloc.models.right_sizing.first_stage import first_stage
 from alloc.solving.outcome import Settings
 from alloc.solving.progress_line import standing
+from alloc.solving.right_sizing.block_values import BlockValues
 from alloc.solving.right_sizing.blocks import (
     BlockData,
     BlockValue,
-    BlockValues,
     Task,
     block_data,
     with_raised_penalty,
@@ -43,10 +43,13 @@ MAX_STEPS = 60
 """Steps of a relaxation; most close within twenty."""
 _MIN_GAIN = 0.05
 """Gaps below which a gain counts for little: twenty such gains close the gap asked for."""
-_OF_SCENARIOS, _LEAST_SCENARIOS = 10, 2
+_OF_SCENARIOS, _LEAST_SCENARIOS = 20, 1
 """Of so many scenarios one is solved in a step of the relaxation, but at least so many: their duals
 say nearly as much as those of all, and the blocks take most of the time."""
 
+_LATE = 0.25
+"""Part of the blocks of a step that may come late: of the eight of planning-large one for each of
+two workers, and relaxations take as many steps. With half of them late they took a quarter more."""
 _SCENARIOS_FOR_ROWS = 5
 """Scenarios in which rows that tie jobs to open pools are looked for."""
 _BEFORE_MORE_ROWS = 5e-4
@@ -98,7 +101,7 @@ class Relaxation:
         self.master = BlockMaster(self.setting, self.pool, self.seconds_for_step)
         self.quarters = QuarterMaster(self.setting, self.pool)
         self.completing = FirstStageCompletion(data, self.first)
-        self.values = BlockValues(self.block_data, settings.workers)
+        self.values = BlockValues(self.block_data, settings.workers, watch)
         self.tasks = [
             (w, t) for t in range(self.setting.shape[1]) for w in range(self.setting.shape[0])
         ]
@@ -192,7 +195,9 @@ class Relaxation:
         """Return the seconds that a linear program may take, late as it may be: see `_LAST_S`."""
         return self.settings.seconds_left() + _LAST_S
 
-    def value(self, point: Array, tasks: list[Task], keep: bool = False) -> dict[Task, BlockValue]:
+    def value(
+        self, point: Array, tasks: list[Task], keep: bool = False, may_be_late: float = 0.0
+    ) -> dict[Task, BlockValue]:
         """Value blocks at a point and learn their cuts.
 
         Parameters
@@ -203,16 +208,23 @@ class Relaxation:
             Blocks to value.
         keep
             Whether the columns of the blocks are asked for too.
+        may_be_late
+            Part of the blocks whose cuts may come with the next values.
         """
         linked, waived = self.setting.points(point)
         began = time.perf_counter()
-        found = self.values.solve(tasks, linked, waived, keep, self.seconds_for_step())
+        self.learn_late()
+        found = self.values.solve(tasks, linked, waived, keep, self.seconds_for_step(), may_be_late)
         # The first block of a quarter takes as long as dozens after it, at the same point.
         more = math.sqrt(len(self.tasks) / max(len(tasks), 1))
         took = (time.perf_counter() - began) * more
         self.seconds_to_value = max(took, 0.5 * self.seconds_to_value)
-        self.pool.add([found[task].dual for task in tasks])
+        self.pool.add([found[task].dual for task in tasks if task in found])
         return found
+
+    def learn_late(self) -> None:
+        """Learn the cuts of blocks that other workers have solved meanwhile."""
+        self.pool.add([value.dual for value in self.values.take_late()])
 
     def raise_slack_penalty(self) -> None:
         """Raise the penalty of slack; the cuts known so far are true all the more."""
@@ -220,6 +232,7 @@ class Relaxation:
 
     def _change(self, changed: BlockData) -> None:
         """Take blocks with other costs or more rows from now on."""
+        self.learn_late()
         self.block_data = changed
         self.pool.change(changed)
         self.values.change(changed)
@@ -232,12 +245,12 @@ class Relaxation:
         list of ndarray
             What they say that each block costs at each point, shape (scenarios, quarters).
         """
-        one, rows, said = np.ones(1), [], []
+        rows, said = [], []
         for point in points:
             linked, waived = self.setting.points(point)
             values = self.pool.values(linked, waived)
             at = values.argmax(axis=0)
-            self.quarters.add({(w, t): (at[[w], t], one) for w, t in self.tasks})
+            self.quarters.add_single(at)
             known = self.master.known_values(values)
             best = values.max(axis=0)
             new = best > known + _CUT_TOLERANCE * np.maximum(1.0, np.abs(best))
@@ -376,7 +389,9 @@ class Relaxation:
             if step == 0 and inner is not None:
                 point = inner
             # What few blocks say is too little: all have a word before it counts as closed.
-            self.value(point, self.tasks if looks_closed and surely else self.some())
+            needs_all = looks_closed and surely
+            tasks = self.tasks if needs_all else self.some()
+            self.value(point, tasks, may_be_late=0.0 if needs_all else _LATE)
             found = self.cut(point, outer)[0]
             if inner is not None:
                 more = self.pool.values(*self.setting.points(inner), since=cuts)

@@ -29,7 +29,8 @@ from alloc.problems.right_sizing import (
 from alloc.problems.right_sizing.headroom import KEPT_OUT
 from alloc.result import Limits
 from alloc.solving.outcome import Settings
-from alloc.solving.right_sizing.blocks import BlockValues, block_data
+from alloc.solving.right_sizing.block_values import BlockValues
+from alloc.solving.right_sizing.blocks import block_data
 from alloc.solving.right_sizing.candidates import Candidates
 from alloc.solving.right_sizing.check import check_out_of_sample
 from alloc.solving.right_sizing.method import right_size

@@ -1,0 +1,92 @@
+"""Blocks that may come late: none is lost, and relaxations close as they do without."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from alloc.instances.planning import generate_planning
+from alloc.models.right_sizing.data import SizingData
+from alloc.solving.outcome import Settings
+from alloc.solving.right_sizing.block_values import BlockValues
+from alloc.solving.right_sizing.opening_tree import OpeningTree
+from alloc.solving.right_sizing.relaxation import Relaxation
+
+
+def state(workers: int = 1, watch: Any = None) -> Relaxation:
+    problem = generate_planning("late", num_host_types=3, num_sites=2, num_quarters=4,
+                                num_classes=5, num_scenarios=6, failures=1, seed=5)  # fmt: skip
+    return Relaxation(SizingData(problem), Settings(120.0, workers=workers), 1e-6, watch)
+
+
+def relaxed(search: Relaxation) -> float:
+    with search.values:
+        answer = search.relax(search.start(), 200, 1e-8, 60.0)
+        assert answer is not None
+        search.keep_optimum(*answer)
+        search.strengthen(1e-8, 60.0)
+    return search.linear_bound
+
+
+@pytest.mark.long
+def test_what_is_late_comes_with_the_next_blocks_and_is_the_same() -> None:
+    search = state()
+    point = search.completing.complete(search.first.upper)
+    linked, waived = search.setting.points(point)
+    alone = BlockValues(search.block_data).solve(search.tasks, linked, waived)
+    tasks, seen = search.some(2), []
+    with BlockValues(search.block_data, 2) as values:
+        for _ in range(3):
+            found = values.solve(tasks, linked, waived, may_be_late=0.25)
+            assert 0.75 * len(tasks) <= len(found) < len(tasks)
+            for task, value in found.items():
+                assert value.value == pytest.approx(alone[task].value)
+            late = values.take_late()
+            assert len(found) + len(late) == len(tasks)
+            missing = sorted(alone[task].value for task in set(tasks) - set(found))
+            assert sorted(value.value for value in late) == pytest.approx(missing)
+            assert values.take_late() == []
+            seen.append(set(tasks) - set(found))
+        # The last blocks that nobody takes end with the context.
+        values.solve(tasks, linked, waived, may_be_late=0.25)
+    assert seen[0] != seen[1]
+
+
+@pytest.mark.long
+def test_relaxations_close_at_the_same_bound_with_two_workers() -> None:
+    """Also through new rows, for which the late duals of the blocks before get zeros."""
+    lines: list[str] = []
+    two = relaxed(state(2, lines.append))
+    assert two == pytest.approx(relaxed(state()), rel=1e-6)
+    assert any("turns with blocks" in line and "beside this process" in line for line in lines)
+
+
+def test_single_cuts_are_summed_as_several_are() -> None:
+    search = state()
+    relaxed(search)
+    assert len(search.pool.data.opening.rows)
+    linked, waived = search.setting.points(search.relaxed_point)
+    at = search.pool.values(linked, waived).argmax(axis=0)
+    assert len(np.unique(at)) > 1
+    begin, quarters = len(search.quarters.rows), search.setting.shape[1]
+    search.quarters.add({(w, t): (at[[w], t], np.ones(1)) for w, t in search.tasks})
+    search.quarters.add_single(at)
+    wanted, found = np.split(np.arange(begin, begin + 2 * quarters), 2)
+    for one, other in zip(wanted, found, strict=True):
+        for a, b in zip(search.quarters.rows[one], search.quarters.rows[other], strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-12)
+
+
+def test_branching_ends_when_a_promise_is_good_enough() -> None:
+    """With a gap wide enough for the first rounding, one node is all it takes."""
+    nodes = []
+    for gap in (1e-9, 0.5):
+        search = state()
+        relaxed(search)
+        search.gap = gap
+        switches = search.first.open[search.first.open >= 0]
+        tree = OpeningTree(search, switches)
+        guess = tree.branch(30.0)
+        assert guess is not None
+        nodes.append(tree._count)
+    assert nodes[1] == 3 < nodes[0]
