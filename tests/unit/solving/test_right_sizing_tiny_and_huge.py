@@ -1,5 +1,7 @@
 """Right-sizing of a billionth of a GPU, and of a trillion of them."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 from planning_strategies import with_demand
@@ -12,14 +14,16 @@ from alloc.problems.right_sizing import (
     HostOffer,
     JobClass,
     JobOption,
+    Owned,
     PlanningProblem,
     Scenario,
     ServiceGoal,
     Site,
 )
+from alloc.problems.right_sizing.accounting import usable_gpus
 from alloc.result import Limits
 from alloc.solving.outcome import Settings
-from alloc.solving.right_sizing.method import right_size
+from alloc.solving.right_sizing.method import Method, right_size
 from alloc.solving.right_sizing.relaxation import Relaxation
 from alloc.topology import HostType
 from alloc.verification.right_sizing import verify_plan
@@ -211,3 +215,41 @@ def test_owned_hosts_far_dearer_than_the_work_decide_nothing(seed: int, demand: 
     )
     assert one.objective == pytest.approx(many.objective, rel=1e-7)
     assert one.bound <= many.objective * (1 + 1e-7)
+
+
+@pytest.mark.parametrize("method", ["extensive", "decomposition"])
+@pytest.mark.parametrize("failures", [1, 2, 3])
+@pytest.mark.parametrize("load", [1e-9, 1e-3, 1.2, 3.0])
+def test_hosts_of_two_sizes_count_as_the_checker_counts_them(
+    load: float, failures: int, method: Method
+) -> None:
+    """Whatever owned hosts cannot be counted on is rented, and no more."""
+    four, one = HostType("four", 4, "a"), HostType("one", 1, "a")
+    owned_kinds = (
+        HostOffer("large", four, "reserved", 0.0, service_quarters=1),
+        HostOffer("small", one, "reserved", 0.0, service_quarters=1),
+    )
+    rent = HostOffer("rent", one, "on_demand", 1.0)
+    for large in range(3):
+        for small in range(5):
+            counts = {"large": large, "small": small}
+            problem = PlanningProblem(
+                "two sizes",
+                "EUR",
+                1,
+                (*(dataclasses.replace(kind, most_hosts=0) for kind in owned_kinds), rent),
+                (Site("here"),),
+                (JobClass("work", (JobOption("a", 1, 1.0),)),),
+                (Scenario("only", 1.0, {"work": (load,)}),),
+                tuple(Owned(name, "here", count, 1) for name, count in counts.items() if count),
+                quarter_hours=1.0,
+                failures=failures,
+                utilisation=1.0,
+            )
+            owned = {(name, "here"): np.array([float(n)]) for name, n in counts.items()}
+            usable = float(usable_gpus(problem, owned)["a", "here"][0])
+            result = right_size(problem, method=method, limits=TIGHT)
+            assert verify_plan(problem, result.solution) == []
+            assert result.certificate.objective == pytest.approx(
+                max(load - usable, 0.0), rel=1e-6, abs=1e-9 * load
+            )
