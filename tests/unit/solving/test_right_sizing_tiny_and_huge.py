@@ -75,7 +75,7 @@ def test_slack_costs_more_than_hosts_where_too_few_can_be_rented() -> None:
     assert sum(order.count for order in result.solution.orders) >= 7
 
 
-def after_a_dear_quarter(budget: float) -> PlanningProblem:
+def after_a_dear_quarter(budget: float, jobs: float = 0.25) -> PlanningProblem:
     """Return a plan of 500,000 GPUs in the first quarter, and next to none in the second."""
     rent = HostOffer("rent", HostType("one", 1, "a"), "on_demand", 0.25)
     return PlanningProblem(
@@ -85,7 +85,7 @@ def after_a_dear_quarter(budget: float) -> PlanningProblem:
         (rent,),
         (Site("cloud"),),
         (JobClass("work", (JobOption("a", 1, 1.0),)),),
-        (Scenario("only", 1.0, {"work": (5e5, 0.25)}),),
+        (Scenario("only", 1.0, {"work": (5e5, jobs)}),),
         quarter_hours=1000.0,
         quarter_budgets=(2e8, budget),
     )
@@ -253,3 +253,48 @@ def test_hosts_of_two_sizes_count_as_the_checker_counts_them(
             assert result.certificate.objective == pytest.approx(
                 max(load - usable, 0.0), rel=1e-6, abs=1e-9 * load
             )
+
+
+@pytest.mark.parametrize("method", ["extensive", "decomposition"])
+@pytest.mark.parametrize("part", [0.99, 1.0001])
+@pytest.mark.parametrize("jobs", [0.25, 0.0025, 0.0005, 0.00005])
+def test_a_budget_of_next_to_nothing_of_all_spending_decides(
+    jobs: float, part: float, method: Method
+) -> None:
+    """The second quarter costs down to a ten-billionth of the first, and its budget is missed."""
+    cost = 1000.0 * 0.25 * jobs / 0.95
+    problem = after_a_dear_quarter(part * cost, jobs)
+    result = right_size(problem, limits=TIGHT, method=method)
+    assert result.certificate.status == ("infeasible" if part < 1 else "optimal")
+
+
+@pytest.mark.parametrize("method", ["extensive", "decomposition"])
+@pytest.mark.parametrize("failures", [0, 1, 2])
+def test_pools_of_a_few_million_hosts_are_filled_beside_a_trillion(
+    failures: int, method: Method
+) -> None:
+    """What a solver leaves of its tolerance in them is nothing of the demand."""
+    two, four = HostType("two", 2, "b"), HostType("four", 4, "a")
+    offers = (
+        HostOffer("small", two, "purchase", 52.0, ("east",), service_quarters=2),
+        HostOffer("large", four, "reserved", 16.0, service_quarters=2),
+    )
+    problem = PlanningProblem(
+        "full pools",
+        "EUR",
+        1,
+        (*offers, HostOffer("rent", HostType("one", 1, "a"), "on_demand", 0.32)),
+        (Site("east", rack_units=8e12), Site("cloud")),
+        (
+            JobClass("daily", (JobOption("a", 2, 3.0), JobOption("b", 4, 2.0))),
+            JobClass("late", (JobOption("a", 1, 3.0),), deferrable=True),
+        ),
+        tuple(Scenario(n, 0.5, {"daily": (1e12,), "late": (3e12,)}) for n in ("one", "other")),
+        (Owned("small", "east", 10**6, 2), Owned("large", "east", 10**6, 2)),
+        quarter_hours=168.0,
+        failures=failures,
+        bands=2,
+    )
+    result = right_size(problem, limits=TIGHT, method=method)
+    assert result.certificate.status == "optimal"
+    assert verify_plan(problem, result.solution) == []
