@@ -274,26 +274,33 @@ def test_pools_of_a_few_million_hosts_are_filled_beside_a_trillion(
     failures: int, method: Method
 ) -> None:
     """What a solver leaves of its tolerance in them is nothing of the demand."""
-    two, four = HostType("two", 2, "b"), HostType("four", 4, "a")
+    one, two = HostType("one", 1, "a"), HostType("two", 2, "b")
+    prices = (0.1,) * 12 + (0.4,) * 12
     offers = (
-        HostOffer("small", two, "purchase", 52.0, ("east",), service_quarters=2),
-        HostOffer("large", four, "reserved", 16.0, service_quarters=2),
-    )
+        HostOffer(
+            "firm", one, "purchase", 24.0, (), None, 0, 2, residual_fraction=0.5,
+            idle_kw=0.2, busy_kw=0.5,
+        ),
+        HostOffer("other", two, "purchase", 1412.0, ("east",), service_quarters=1, busy_kw=0.5),
+        HostOffer("rent", one, "on_demand", 7.18),
+    )  # fmt: skip
     problem = PlanningProblem(
         "full pools",
         "EUR",
-        1,
-        (*offers, HostOffer("rent", HostType("one", 1, "a"), "on_demand", 0.32)),
-        (Site("east", rack_units=8e12), Site("cloud")),
+        2,
+        offers,
+        (Site("east", ports=5e12, pue=1.5, energy_price_per_kwh=prices), Site("cloud")),
+        (JobClass("work", (JobOption("a", 1, 3.0), JobOption("a", 4, 0.5)), critical=True),),
         (
-            JobClass("daily", (JobOption("a", 2, 3.0), JobOption("b", 4, 2.0))),
-            JobClass("late", (JobOption("a", 1, 3.0),), deferrable=True),
+            Scenario("much", 0.5, {"work": (3e12, 1e12)}),
+            Scenario("late", 0.5, {"work": (0.0, 1e12)}),
         ),
-        tuple(Scenario(n, 0.5, {"daily": (1e12,), "late": (3e12,)}) for n in ("one", "other")),
-        (Owned("small", "east", 10**6, 2), Owned("large", "east", 10**6, 2)),
+        (Owned("firm", "east", 10**6, 2), Owned("other", "east", 10**6, 1)),
         quarter_hours=168.0,
         failures=failures,
         bands=2,
+        discount_rate=0.1,
+        pool_gpus=8e12,
     )
     result = right_size(problem, limits=TIGHT, method=method)
     assert result.certificate.status == "optimal"
