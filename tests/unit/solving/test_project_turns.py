@@ -10,6 +10,7 @@ from interrupting import press
 
 import alloc
 from alloc.backends import cpsat
+from alloc.certificate import Limit
 from alloc.errors import OutOfTime
 from alloc.instances.projects import generate_dags
 from alloc.problems.project import ProjectProblem
@@ -17,6 +18,7 @@ from alloc.solving.outcome import Outcome, Settings
 from alloc.solving.project import method
 from alloc.solving.project.layers import Layers
 from alloc.solving.project.method import schedule_project
+from alloc.solving.project.rules import plans_by_rule
 
 LONG = Settings(600.0)
 """Nothing here waits for it: every turn ends by an event."""
@@ -69,7 +71,7 @@ class Events:
         if self.what == "Ctrl-C in Python" and len(self.seen) == self.at:
             press()
 
-    def limit(self) -> str:
+    def limit(self) -> Limit:
         is_now = self.what == "Ctrl-C in CP-SAT" and len(self.seen) == self.at
         return "interrupt" if is_now else "time"
 
@@ -126,7 +128,7 @@ def test_without_time_the_schedule_of_the_rules_is_kept(
     monkeypatch: pytest.MonkeyPatch, one_mode: bool
 ) -> None:
     problem = dags(one_mode=one_mode)
-    first = method.plans_by_rule
+    first = plans_by_rule
     settings = Settings(600.0)
 
     def last_rule(*given: Any) -> Any:
