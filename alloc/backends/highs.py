@@ -332,8 +332,9 @@ def _solve_scaled(model: ArrayModel, options: SolverOptions) -> RawResult:
         solver.setOptionValue("presolve_rule_off", rules_off)
         solver.setOptionValue("mip_allow_restart", not options.brief)
         open_ended = np.isinf(model.lower).any() or np.isinf(model.upper).any()
-        if open_ended or not options.presolve:
-            # Presolve can crash the process on integer programs with unbounded columns.
+        if open_ended or not options.presolve or _has_faint_entries(model):
+            # Presolve can crash the process on integer programs with unbounded columns, and makes
+            # false optima of those with faint entries.
             solver.setOptionValue("presolve", "off")
     if model.matrix.nnz <= _SMALL:
         solver.setOptionValue("mip_heuristic_run_feasibility_jump", False)
@@ -352,7 +353,7 @@ def _solve_scaled(model: ArrayModel, options: SolverOptions) -> RawResult:
             solver.clearSolver()
             solver.setOptionValue("presolve", "off")
             solver.run()
-        if model.integer.any() and not stop.pressed and _needs_second(solver, model):
+        if model.integer.any() and not stop.pressed and _is_of_presolve(solver):
             solver = _second_opinion(solver, model, options, stop)
         if model.integer.any() and stop.pressed and solver.getModelStatus() in _REFUSED:
             # A refusal needs the second opinion, for which there was no time.
@@ -371,19 +372,21 @@ def _stop_of(solver: highspy.Highs, options: SolverOptions) -> AbstractContextMa
     return stoppable(solver) if options.stoppable else nullcontext(Stop())
 
 
-def _needs_second(solver: highspy.Highs, model: ArrayModel) -> bool:
-    """Return whether an answer is a refusal or an optimum that presolve may have made.
-
-    That is one found without search, or one of a program with entries below the tolerance of rows:
-    of columns that take billions they are all of a row, and presolve takes them for nothing.
-    """
-    status = solver.getModelStatus()
-    if status != highspy.HighsModelStatus.kOptimal:
-        return status in _REFUSED
+def _is_of_presolve(solver: highspy.Highs) -> bool:
+    """Return whether an answer is a refusal, or found by presolve alone, without search."""
     info = solver.getInfo()
     searched = info.mip_node_count > 0 or info.simplex_iteration_count > 0
+    status = solver.getModelStatus()
+    return status in _REFUSED or (status == highspy.HighsModelStatus.kOptimal and not searched)
+
+
+def _has_faint_entries(model: ArrayModel) -> bool:
+    """Return whether a scaled program has entries below the tolerance of rows.
+
+    Of columns that take billions they are all of a row, and presolve takes them for nothing.
+    """
     sizes = np.abs(model.matrix.data)
-    return not searched or bool(((sizes > 0) & (sizes < _TOLERANCE)).any())
+    return bool(((sizes > 0) & (sizes < _TOLERANCE)).any())
 
 
 def _second_opinion(
@@ -393,8 +396,7 @@ def _second_opinion(
 
     HiGHS's presolve of integer programs has refused programs that have a solution (1.13.1; limits
     a little above a whole number of hosts), and its false optima (see `NO_AGGREGATOR`) are most
-    often of programs of which it leaves nothing to search, which take a millisecond to check, or
-    whose numbers are of sizes that differ by more than its tolerances tell apart.
+    often of programs of which it leaves nothing to search. Those take a millisecond to check.
     """
     spent = first.getRunTime()
     seconds = min(spent * _TIMES_FOR_SECOND, options.time_limit_s - spent)

@@ -96,7 +96,7 @@ def test_in_a_thread_it_solves_as_ever(market_split):
 def test_the_second_opinion_on_presolve_is_stopped_too(market_split, monkeypatch):
     """It did not hear of Ctrl-C, and ran to the end of its time."""
     second = []
-    monkeypatch.setattr(highs, "_needs_second", lambda solver, model: second.append(solver) or True)
+    monkeypatch.setattr(highs, "_is_of_presolve", lambda solver: second.append(solver) or True)
     monkeypatch.setattr(highs, "SECONDS_FOR_SECOND", 30.0)
     with ctrl_c_in_highs(lambda found: bool(second)) as sent:
         raw = highs.solve(market_split, SolverOptions(0.5, stoppable=True))
