@@ -332,8 +332,9 @@ def _solve_scaled(model: ArrayModel, options: SolverOptions) -> RawResult:
         solver.setOptionValue("presolve_rule_off", rules_off)
         solver.setOptionValue("mip_allow_restart", not options.brief)
         open_ended = np.isinf(model.lower).any() or np.isinf(model.upper).any()
-        if open_ended or not options.presolve:
-            # Presolve can crash the process on integer programs with unbounded columns.
+        if open_ended or not options.presolve or _has_faint_entries(model):
+            # Presolve can crash the process on integer programs with unbounded columns, and makes
+            # false optima of those with faint entries.
             solver.setOptionValue("presolve", "off")
     if model.matrix.nnz <= _SMALL:
         solver.setOptionValue("mip_heuristic_run_feasibility_jump", False)
@@ -377,6 +378,15 @@ def _is_of_presolve(solver: highspy.Highs) -> bool:
     searched = info.mip_node_count > 0 or info.simplex_iteration_count > 0
     status = solver.getModelStatus()
     return status in _REFUSED or (status == highspy.HighsModelStatus.kOptimal and not searched)
+
+
+def _has_faint_entries(model: ArrayModel) -> bool:
+    """Return whether a scaled program has entries below the tolerance of rows.
+
+    Of columns that take billions they are all of a row, and presolve takes them for nothing.
+    """
+    sizes = np.abs(model.matrix.data)
+    return bool(((sizes > 0) & (sizes < _TOLERANCE)).any())
 
 
 def _second_opinion(

@@ -179,8 +179,7 @@ def _content(scheduler: Scheduler) -> str:
     stated = getattr(scheduler, "content", None)
     if isinstance(stated, str):
         return stated
-    import joblib
-
+    from alloc.comparison.hashing import configuration_hash  # loads joblib
     from alloc.schedulers.places import code_of, raised
 
     try:
@@ -190,7 +189,7 @@ def _content(scheduler: Scheduler) -> str:
             f'scheduler "{scheduler.name}": its reset fails, {raised(error)}; mend it there.'
         ) from error
     try:
-        attributes = str(joblib.hash(scheduler))
+        attributes = configuration_hash(scheduler)
     except Exception as error:  # whatever the objects that it holds raise when they are pickled
         reason = " ".join(str(error.args[0] if error.args else error).split())
         raise InstanceError(

@@ -117,7 +117,10 @@ power of two), for a solver's tolerance would else be all of it. So are all GPUs
 together is less than one or more than 2^26; in the latter case hosts too, and then they are not
 whole: bounds leave out whole numbers and spare hosts, orders are rounded up and get both.
 Of G_o only what the pool may ever be asked for counts: whichever K hosts fail, such a pool serves
-the same, and a billionth of a host no longer serves a billionth of the demand.
+the same, and a billionth of a host no longer serves a billionth of the demand. Where hosts of
+several sizes are in a pool of which two or more may fail, (C5) would say more than it does of whole
+hosts, so all of G_o counts, or where the pool is asked for less than their common divisor, as much
+of all as makes that divisor what it is asked for: what is left over is a multiple of it.
 
 Size: |O||S|T integers, |levels| T + |destinations| T + |W| binaries, and for every scenario and
 quarter a linear program of about |modes| |B| columns, all with the same matrix. Complexity:

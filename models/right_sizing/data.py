@@ -113,8 +113,12 @@ class SizingData:
         With any hosts failing, a pool then serves all that it served before.
         """
         gpus = self.offer(group).gpus * (self.host_unit / self.gpu_unit)
-        of_use = float(self.max_gpus[group.pool].max()) * (1 + _BEYOND_USE)
-        return min(gpus, of_use) if of_use > 0 else gpus
+        return min(gpus, self._gpus_of_use(group.pool))
+
+    def _gpus_of_use(self, pool: int) -> float:
+        """Return the GPUs that a pool may be asked for, infinite where it never is."""
+        of_use = float(self.max_gpus[pool].max()) * (1 + _BEYOND_USE)
+        return of_use if of_use > 0 else math.inf
 
     # What there is ---------------------------------------------------------------------------
 
@@ -260,14 +264,26 @@ class SizingData:
         found: list[Level] = []
         for p in range(len(self.pools)):
             by_size: dict[float, list[int]] = defaultdict(list)
-            for k, group in enumerate(self.host_groups):
-                if group.pool == p:
-                    by_size[self.host_gpus(group)].append(k)
+            here = [k for k, group in enumerate(self.host_groups) if group.pool == p]
+            for k, size in zip(here, self._sizes(here), strict=True):
+                by_size[size].append(k)
             sizes = sorted(by_size, reverse=True)
             for i, size in enumerate(sizes):
                 smaller = sizes[i + 1] if i + 1 < len(sizes) else 0
                 found.append(Level(p, size, size - smaller, tuple(by_size[size])))
         return tuple(found)
+
+    def _sizes(self, groups: list[int]) -> list[float]:
+        """Return the GPUs that hosts of the groups of a pool count with in (C5)."""
+        at = [self.host_groups[k] for k in groups]
+        whole = [self.offer(group).gpus for group in at]
+        if self.spares < 2 or len(set(whole)) < 2:
+            return [self.host_gpus(group) for group in at]
+        # (C5) takes all spare hosts to be as large as the largest, so how much larger it is counts.
+        # What is left over is a multiple of the common divisor, which no pool has to be asked for.
+        common = math.gcd(*whole) / self.gpu_unit
+        part = min(self._gpus_of_use(at[0].pool) / common, 1.0)
+        return [gpus / self.gpu_unit * part for gpus in whole]
 
     # Money and energy -------------------------------------------------------------------------
 

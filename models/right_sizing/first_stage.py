@@ -61,6 +61,24 @@ class FirstStage:
         linked = (self.usable, self.hosts, self.margin, self.sent)
         return np.concatenate([columns[:, quarter] for columns in linked])
 
+    def paid_when_ordered(self) -> tuple[Array, Array]:
+        """Return costs in which hosts in service cost nothing, and what they cost by (C1) instead.
+
+        (C1) says what is in service. What is owned may cost millions of times what work does:
+        beside it what work costs would be within the tolerance of a solver, and its optimum a false
+        one.
+
+        Returns
+        -------
+        cost
+            With what hosts ordered cost in service as a cost of orders, shape (columns,).
+        each
+            What a host in service costs, by row of (C1); owned ones cost it times the row's limit.
+        """
+        rows = self.rows["C1"]
+        each = self.cost[self.hosts.ravel()]
+        return self.cost - self.matrix[rows].T @ each, each
+
 
 def first_stage(data: SizingData) -> FirstStage:
     """Return the first stage of a problem."""

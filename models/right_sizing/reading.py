@@ -9,6 +9,7 @@ import numpy as np
 from alloc.models.right_sizing.blocks import Blocks
 from alloc.models.right_sizing.data import Array, SizingData
 from alloc.models.right_sizing.first_stage import FirstStage
+from alloc.problems.right_sizing.accounting import hosts_in_service, usable_gpus
 from alloc.problems.right_sizing.plan import Order, Plan, Rental, Share, Unserved
 
 _LEAST = 1e-9
@@ -39,15 +40,19 @@ def read_plan(
         for w, scenario in enumerate(problem.scenarios)
         if len(first.waive) and values[first.waive[w]] > 0.5
     ]
+    orders = tuple(read_orders(data, first, values))
     rentals = _rentals(data, blocks, running)
     running = np.where(running > _LEAST, running * blocks.scale, 0.0)
     _leave_out_crumbs(data, blocks, running)
     _serve_all_but_waived(blocks, running, [s.name in waived for s in problem.scenarios])
     _serve_the_rest(data, blocks, running)
+    if data.rounded_up:
+        kept = data.margins_kept(values[first.sent])
+        _fit_in_pools(data, blocks, _usable(data, Plan(orders)), kept, running)
     shares = _shares(data, blocks, running)
     unserved = _unserved(data, blocks, running)
     return Plan(
-        tuple(read_orders(data, first, values)),
+        orders,
         tuple(waived),
         tuple(sorted(rentals, key=lambda r: (r.scenario, r.quarter, r.band))),
         tuple(sorted(shares, key=lambda r: (r.scenario, r.quarter, r.band))),
@@ -106,6 +111,49 @@ def _serve_the_rest(data: SizingData, blocks: Blocks, running: Array) -> None:
             k = int(np.argmax(used))
             at = columns[k] if data.problem.classes[c].deferrable else columns[k, [b]]
             running[w, t, at] += missing[w, t] * per_unit[k]
+
+
+def _usable(data: SizingData, plan: Plan) -> Array:
+    """Return the firm GPUs of each pool that can be counted on, shape (pools, quarters)."""
+    problem, none = data.problem, np.zeros(data.num_quarters)
+    usable = usable_gpus(problem, hosts_in_service(problem, plan))
+    found = [usable.get((p.gpu_type, problem.sites[p.site].name), none) for p in data.pools]
+    return np.array(found).reshape(-1, data.num_quarters) / data.gpu_unit
+
+
+def _fit_in_pools(
+    data: SizingData, blocks: Blocks, usable: Array, margins: Array, running: Array
+) -> None:
+    """Leave out of firm pools what is within the solver's tolerance of the room there.
+
+    Beside a trillion GPUs that is thousands: nothing of the demand, but not of a pool of a million.
+
+    Parameters
+    ----------
+    usable
+        GPUs of each pool that can be counted on, shape (pools, quarters).
+    margins
+        Margins that pools keep, shape (pools with one, quarters).
+    running
+        Of the blocks, shape (scenarios, quarters, columns); changed in place.
+    """
+    for p in range(len(data.pools)):
+        modes = [k for k, mode in enumerate(data.modes) if mode.pool == p and not mode.spot]
+        if not modes:
+            continue
+        columns = blocks.columns.mode[modes]
+        room = np.array([data.modes[k].room for k in modes])
+        need = np.einsum("wtkb,k->wtb", running[:, :, columns], room)
+        have = np.broadcast_to(usable[p][:, None], need.shape).copy()
+        for h, rental in enumerate(data.rental_options):
+            if rental.pool == p and not rental.spot:
+                have += rental.gpus * running[:, :, blocks.columns.rental[h]]
+        if (p, False) in data.with_margin:
+            at = data.margin_of(p, False)
+            have -= margins[at][:, None] * np.array(data.margin_parts[at])
+        is_over = (need > have) & (need <= have + _TOLERANCE) & (need > 0)
+        part = np.maximum(have, 0.0) / np.where(is_over, need, 1.0)
+        running[:, :, columns] *= np.where(is_over, part, 1.0)[:, :, None, :]
 
 
 def read_orders(data: SizingData, first: FirstStage, values: Array) -> Iterator[Order]:

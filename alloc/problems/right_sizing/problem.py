@@ -218,6 +218,12 @@ class PlanningProblem(Problem):
                     f"{where}: quarter is {part.quarter}; the problem has {self.num_quarters} "
                     "quarters, counted from 0."
                 )
+            if len(part.bands) > self.bands:
+                raise InstanceError(
+                    f'{where} on "{part.gpu_type}" at "{part.site}": bands has {len(part.bands)} '
+                    f"values, and the plan puts hours into at most {self.bands} bands; give one "
+                    "for each, or none."
+                )
 
     def _require_servable(self, job_class: JobClass) -> None:
         types = {option.gpu_type for option in job_class.options}

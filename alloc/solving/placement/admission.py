@@ -85,7 +85,7 @@ from alloc.models.placement.data import PlacementData
 from alloc.objectives.goals import WeightedSum
 from alloc.problems.allocation.solution import Allocation
 from alloc.solving.placement.admission_rows import Rows
-from alloc.solving.placement.bounds import placement_bound, round_up
+from alloc.solving.placement.bounds import placement_bound, round_up_to_grain
 from alloc.solving.placement.dealing import deal
 from alloc.solving.placement.knapsacks import Knapsacks
 from alloc.solving.placement.tables import Ints
@@ -205,7 +205,7 @@ class _Search:
         constant = self.waiting.constant
 
         def rounded(value: float) -> float:
-            return -round_up(-(value + constant), level, data) - constant
+            return -round_up_to_grain(-(value + constant), level, data) - constant
 
         found, prices = self._price()
         if math.isinf(found):

@@ -121,7 +121,7 @@ def placement_bound(
         )
         if not any(term.sense == "max" for _, term in level.terms):
             least = max(least, 0.0)
-        least = round_up(least, level, data)
+        least = round_up_to_grain(least, level, data)
     if not math.isfinite(least):
         return (math.inf if level.sense == "max" else -math.inf), "none"
     return (-least if level.sense == "max" else least), "recomputed"
@@ -418,7 +418,7 @@ def _next_factor(tried: dict[float, float], n: int) -> float | None:
     return None if high < 1.05 * low else math.sqrt(low * high)
 
 
-def round_up(least: float, level: WeightedSum, data: PlacementData) -> float:
+def round_up_to_grain(least: float, level: WeightedSum, data: PlacementData) -> float:
     """Return the least value of a level, in minimisation, that a bound allows.
 
     Parameters

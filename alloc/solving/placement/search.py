@@ -28,7 +28,7 @@ from alloc.solving.placement.bounds import (
     QUICK_WORK,
     pattern_prices,
     rough_bounds,
-    round_up,
+    round_up_to_grain,
     sharper_bounds,
     trivial_bound,
 )
@@ -370,7 +370,7 @@ class Search:
 
     def _raise_bound(self, bound: float) -> None:
         """Take a better bound, and say so where it is worth it."""
-        self.bound = max(self.bound, round_up(bound, self.level, self.problem.data))
+        self.bound = max(self.bound, round_up_to_grain(bound, self.level, self.problem.data))
         if self.bound > self._said + _WORTH_SAYING * abs(self.bound):
             self._say("a better bound")
 

@@ -394,8 +394,11 @@ class _Search:
         that is not yet excluded, again and again.
         """
         brief, data = self.settings.within(seconds), self.data
-        with time_limit(brief.seconds_left()):
-            built = build_cpsat(data.problem, self.objective, windows, self.bound)
+        try:
+            with time_limit(brief.seconds_left()):
+                built = build_cpsat(data.problem, self.objective, windows, self.bound)
+        except OutOfTime:
+            return "time"  # of this turn; others may have time left
         hint = None if self.plan is None or built.start is None else built.start(self.plan)
         raw = cpsat.solve(
             built.model,

@@ -59,7 +59,7 @@ def gilmore_lawler_bound(problem: QuadraticAssignment) -> float:
     return _safe(float(value[0]), float(np.abs(costs).sum()))
 
 
-def round_up(bound: float, objective: float, step: float) -> float:
+def round_up_to_step(bound: float, objective: float, step: float) -> float:
     """Return the least cost not below a bound that differs from the objective by whole steps.
 
     Parameters
@@ -307,7 +307,7 @@ def branch_and_bound(
     state = root if root is not None else DualAscent.of(problem)
     everything = np.arange(problem.size)
     search.visit(state, everything, everything, {})
-    bound = round_up(min(search.open_bound, search.closed_bound), search.cost, problem.step)
+    bound = round_up_to_step(min(search.open_bound, search.closed_bound), search.cost, problem.step)
     better = None if search.cost >= problem.cost(incumbent) else search.permutation
     return Proof(bound, search.nodes, better)
 

@@ -24,7 +24,7 @@ from alloc.solving.quadratic_assignment.bounds import (
     ascend,
     branch_and_bound,
     gilmore_lawler_bound,
-    round_up,
+    round_up_to_step,
 )
 from alloc.verification.quadratic_assignment import objective
 
@@ -186,6 +186,6 @@ class _Run:
             self.report(f"cost {cost / self.unit:g}")
 
     def _raise(self, bound: float, method: str) -> None:
-        bound = round_up(bound, self.objective, self.problem.step)
+        bound = round_up_to_step(bound, self.objective, self.problem.step)
         if bound > self.bound:
             self.bound, self.method = bound, method

@@ -50,7 +50,7 @@ def _plan(data: QuotaData, steps: Whole) -> QuotaPlan | None:
     """Return the plan of quotas that keep the promises of ``least_quota``, else None."""
     if data.problem.goal == "least_quota" and not _kept(data, steps):
         return None
-    return plan_by_rule(data, steps)
+    return plan_of_quotas(data, steps)
 
 
 def _better(data: QuotaData, steps: Whole, until: float) -> Iterator[Whole]:
@@ -65,7 +65,7 @@ def _better(data: QuotaData, steps: Whole, until: float) -> Iterator[Whole]:
         yield from _lowered(data, steps, until)
 
 
-def plan_by_rule(data: QuotaData, steps: Whole) -> QuotaPlan:
+def plan_of_quotas(data: QuotaData, steps: Whole) -> QuotaPlan:
     """Return the plan of quotas, shared out by the rule of equal borrowing.
 
     Parameters

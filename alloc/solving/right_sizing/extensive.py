@@ -37,7 +37,7 @@ def solve_extensive(
     """
     unit = money_unit(data)
     form = extensive(data, unit=unit)
-    model = _with_hosts_paid_when_ordered(form)
+    model = _with_hosts_paid_when_ordered(form, unit)
     options = SolverOptions(
         settings.seconds_left(),
         settings.seed,
@@ -54,19 +54,16 @@ def solve_extensive(
     return Outcome(plan, bound, proof, BACKEND, highs.version(), raw.limit, infeasible)
 
 
-def _with_hosts_paid_when_ordered(form: Extensive) -> ArrayModel:
-    """Return the model with what hosts in service cost as a cost of orders and, if owned, apart.
-
-    (C1) says what is in service. What is owned may cost millions of times what work does: beside it
-    what work costs would be within the tolerance of a solver, and its optimum a false one.
-    """
+def _with_hosts_paid_when_ordered(form: Extensive, unit: float) -> ArrayModel:
+    """Return the model with what hosts in service cost as a cost of orders and, if owned, apart."""
     first, model = form.first, form.model
-    rows = first.rows["C1"]
-    each = model.cost[first.hosts.ravel()]
-    cost = model.cost.copy()
-    cost[: len(first.cost)] -= first.matrix[rows].T @ each
-    offset = model.offset + float(each @ first.row_lower[rows])
-    return replace(model, cost=cost, offset=offset)
+    cost, each = first.paid_when_ordered()
+    owned = float(each @ first.row_lower[first.rows["C1"]])
+    return replace(
+        model,
+        cost=np.concatenate([cost / unit, model.cost[len(cost) :]]),
+        offset=model.offset + owned / unit,
+    )
 
 
 def _read(data: SizingData, form: Extensive, values: Array) -> Plan:

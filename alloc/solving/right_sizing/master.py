@@ -37,6 +37,10 @@ many would soon be back."""
 _MANY_CUTS = 1000
 """Cuts of the block master up to which none is dropped: a master of so few takes milliseconds, and
 one of 6,500 rows, to which those of planning-large grow, three times as long as without."""
+_DEAR = 2.0**6
+"""Costs of a host over those of a unit of running costs from which on they do not set the scale."""
+_MAX_DEAR = 2.0**30
+"""With costs so much larger than others, the rounding of double precision reaches tolerances."""
 _MAX_IDLE = 8
 """Solves for which a row may be slack before it is dropped from many: a row too few weakens the
 bound."""
@@ -72,9 +76,14 @@ class MasterData:
         )
         """Columns of z in each quarter, then whether each of the levels is open."""
         self.cost = first.cost / unit
+        ordered, in_service = first.paid_when_ordered()
+        self.cost_of_orders, self.cost_in_service = ordered / unit, in_service / unit
+        """What the masters minimise instead, and what they leave out of the duals of (C1)."""
         self.quarter_weight = data.discount.copy()
         if feasibility:
             self.cost = np.zeros(len(first.cost))
+            self.cost_of_orders = self.cost
+            self.cost_in_service = np.zeros(len(self.cost_in_service))
             self.quarter_weight = np.ones(quarters)
         self.weight = data.probability[:, None] * self.quarter_weight
         if feasibility:
@@ -113,13 +122,14 @@ class MasterData:
             body.append([choose @ first.spent / self.unit, choose @ sparse.csr_array(spending)])
         return ArrayModel(
             sense="min",
-            cost=np.concatenate([self.cost, running]),
+            cost=np.concatenate([self.cost_of_orders, running]),
             matrix=sparse.block_array(body, format="csr"),
             row_lower=np.concatenate([first.row_lower, np.full(len(self.budgets), -np.inf)]),
             row_upper=np.concatenate([first.row_upper, self.budgets]),
             lower=np.concatenate([first.lower, np.zeros(count)]),
             upper=np.concatenate([first.upper, np.full(count, np.inf)]),
             integer=np.concatenate([first.integer, np.zeros(count, dtype=bool)]),
+            offset=float(self.cost_in_service @ first.row_lower[first.rows["C1"]]),
         )
 
     def points(self, values: Array) -> tuple[Array, Array]:
@@ -157,7 +167,7 @@ class BlockMaster:
         model = setting.model(setting.weight.ravel(), spending)
         self.lower, self.upper = setting.first.lower.copy(), setting.first.upper.copy()
         self.rows = model.matrix.shape[0]
-        self.program = LinearProgram(model)
+        self.program = LinearProgram(model, cost_size=_size_of_costs(model))
         self._optimum: LinearSolution | None = None
         self.cuts: list[tuple[int, int, int]] = []
         self._known: set[tuple[int, int, int]] = set()
@@ -250,7 +260,9 @@ class BlockMaster:
         if self._optimum is None:
             raise SolverError("the master of the plan has no dual values: it has no optimum.")
         found = self._optimum.duals
-        return found[: self.rows], found[self.rows :]
+        rows = found[: self.rows].copy()
+        rows[self.setting.first.rows["C1"]] += self.setting.cost_in_service
+        return rows, found[self.rows :]
 
     def fix(self, columns: Ints, lower: Array, upper: Array) -> None:
         """Set the bounds of some columns.
@@ -276,6 +288,18 @@ class BlockMaster:
     def release(self, columns: Ints) -> None:
         """Give columns their own bounds again."""
         self.fix(columns, self.lower[columns], self.upper[columns])
+
+
+def _size_of_costs(model: ArrayModel) -> float | None:
+    """Return the size of the costs that decide, None if the largest has about that size.
+
+    Running costs come in a thousand units or so, at 1 each. A host that costs a million times what
+    it would save is in no plan, and yet would decide how closely a solver looks at all others.
+    """
+    largest, running = float(np.abs(model.cost).max()), float(model.cost[-1])
+    if largest <= _DEAR * running:
+        return None
+    return max(running, largest / _MAX_DEAR)
 
 
 class QuarterMaster:
@@ -344,6 +368,9 @@ class QuarterMaster:
             if each * upper[column] > cost:
                 most = cost / each * (1 + _FOR_ROUNDING)
                 upper[column] = np.floor(most) if first.integer[column] else most
+        # Cuts count slack at a price that makes thousands of plans of what a single one costs.
+        running = np.arange(len(setting.cost), len(upper))
+        upper[running] = cost * (1 + _FOR_ROUNDING) / self.base.cost[running]
         self.base = replace(self.base, upper=upper)
 
     def limit_counted(self, limits: Array) -> None:
@@ -386,6 +413,7 @@ class QuarterMaster:
             lower=base.lower,
             upper=base.upper,
             integer=base.integer,
+            offset=base.offset,
         )
 
     def program(self, fixed: tuple[Ints, Array, Array] | None = None) -> ArrayModel:

@@ -214,8 +214,7 @@ def test_a_margin_is_kept_in_the_hours_that_it_was_kept_in() -> None:
     assert bands_of(closed).count == 1
     assert _parts_by_hour(closed) == [1.0] * 168
     # Whose jobs weigh most says which hours stand together where there are few bands.
-    few = joined.replace(bands=2)
-    few = few.replace(tightening=(dataclasses.replace(kept, bands=(1.0, 0.25)),))
+    few = joined.replace(bands=2, tightening=(dataclasses.replace(kept, bands=(1.0, 0.25)),))
     more = apply_all(few, [Demand(100.0, "early")])
     assert bands_of(more).of_hour.tolist() != bands_of(few).of_hour.tolist()
     assert all(

@@ -139,7 +139,7 @@ def test_quotas_of_a_local_search_are_kept_at_an_interrupt(goal, monkeypatch):
 @pytest.mark.parametrize("goal", ["fair_coverage", "least_quota"])
 def test_an_interrupt_while_a_start_is_written_out_keeps_it(goal, monkeypatch):
     """The search is over, and HiGHS has not begun."""
-    by_rule, calls = quota_starts.plan_by_rule, []
+    by_rule, calls = quota_starts.plan_of_quotas, []
 
     def interrupted(data, steps):
         calls.append(steps)
@@ -147,7 +147,7 @@ def test_an_interrupt_while_a_start_is_written_out_keeps_it(goal, monkeypatch):
             raise KeyboardInterrupt
         return by_rule(data, steps)
 
-    monkeypatch.setattr(quota_starts, "plan_by_rule", interrupted)
+    monkeypatch.setattr(quota_starts, "plan_of_quotas", interrupted)
     problem = hard_quotas(goal)
     result = plan_quotas(problem, LONG)
     assert result.result.certificate.limit == "interrupt"

@@ -22,7 +22,7 @@ from alloc.solving.placement import sampling
 from alloc.solving.placement.bounds import (
     pattern_prices,
     placement_bound,
-    round_up,
+    round_up_to_grain,
     trivial_bound,
 )
 from alloc.solving.placement.branching import branch_on_gangs
@@ -273,10 +273,10 @@ def test_bounds_are_rounded_to_values_that_there_are() -> None:
     """With whole hosts and moves at 0.05 each, 40.41 means 40.45; a balance can be anything."""
     data = PlacementData.of(crowded())
     counted = parse_goal("gpu_hosts_used + 0.05 moves").levels[0]
-    assert round_up(40.41, counted, data) == pytest.approx(40.45)
-    assert round_up(40.45 + 1e-9, counted, data) == pytest.approx(40.45)
-    assert round_up(40.41, parse_goal(BALANCE).levels[0], data) == 40.41
-    assert round_up(-79.3, parse_goal("gpus_placed").levels[0], data) == -79.0
+    assert round_up_to_grain(40.41, counted, data) == pytest.approx(40.45)
+    assert round_up_to_grain(40.45 + 1e-9, counted, data) == pytest.approx(40.45)
+    assert round_up_to_grain(40.41, parse_goal(BALANCE).levels[0], data) == 40.41
+    assert round_up_to_grain(-79.3, parse_goal("gpus_placed").levels[0], data) == -79.0
 
 
 def test_without_time_the_bound_is_trivial_and_still_valid(

@@ -18,7 +18,7 @@ from alloc.solving.quadratic_assignment.bounds import (
     ascend,
     branch_and_bound,
     gilmore_lawler_bound,
-    round_up,
+    round_up_to_step,
 )
 
 
@@ -189,10 +189,10 @@ def test_a_limit_keeps_the_incumbent_and_says_so():
 
 def test_a_bound_rounds_up_to_a_cost_that_can_be():
     """Symmetric whole numbers: costs are an even number apart, so 574.2 proves 576 below 578."""
-    assert round_up(574.2, 578, 2.0) == 576
-    assert round_up(576.0, 578, 2.0) == 576
-    assert round_up(574.2, 578, 0.0) == 574.2
-    assert round_up(-math.inf, 578, 2.0) == -math.inf
+    assert round_up_to_step(574.2, 578, 2.0) == 576
+    assert round_up_to_step(576.0, 578, 2.0) == 576
+    assert round_up_to_step(574.2, 578, 0.0) == 574.2
+    assert round_up_to_step(-math.inf, 578, 2.0) == -math.inf
 
 
 @pytest.mark.parametrize(

@@ -247,6 +247,10 @@ def test_parts_of_a_margin_are_one_for_each_band():
         InstanceError, match="bands has 2 values, and the hours of a week fall into 1"
     ):
         SizingData(world(tightening=(kept(1.0, 0.5),)))
+    for most in (1, 2, 4):
+        many = (1.0,) + (0.5,) * most
+        with pytest.raises(InstanceError, match=rf"bands has {most + 1} values.* at most {most} "):
+            world(bands=most, tightening=(kept(*many),))
 
 
 def test_the_quarter_of_a_margin_is_one_of_the_problem():

@@ -1,5 +1,7 @@
 """Right-sizing of a billionth of a GPU, and of a trillion of them."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 from planning_strategies import with_demand
@@ -12,14 +14,16 @@ from alloc.problems.right_sizing import (
     HostOffer,
     JobClass,
     JobOption,
+    Owned,
     PlanningProblem,
     Scenario,
     ServiceGoal,
     Site,
 )
+from alloc.problems.right_sizing.accounting import usable_gpus
 from alloc.result import Limits
 from alloc.solving.outcome import Settings
-from alloc.solving.right_sizing.method import right_size
+from alloc.solving.right_sizing.method import Method, right_size
 from alloc.solving.right_sizing.relaxation import Relaxation
 from alloc.topology import HostType
 from alloc.verification.right_sizing import verify_plan
@@ -71,7 +75,7 @@ def test_slack_costs_more_than_hosts_where_too_few_can_be_rented() -> None:
     assert sum(order.count for order in result.solution.orders) >= 7
 
 
-def after_a_dear_quarter(budget: float) -> PlanningProblem:
+def after_a_dear_quarter(budget: float, jobs: float = 0.25) -> PlanningProblem:
     """Return a plan of 500,000 GPUs in the first quarter, and next to none in the second."""
     rent = HostOffer("rent", HostType("one", 1, "a"), "on_demand", 0.25)
     return PlanningProblem(
@@ -81,7 +85,7 @@ def after_a_dear_quarter(budget: float) -> PlanningProblem:
         (rent,),
         (Site("cloud"),),
         (JobClass("work", (JobOption("a", 1, 1.0),)),),
-        (Scenario("only", 1.0, {"work": (5e5, 0.25)}),),
+        (Scenario("only", 1.0, {"work": (5e5, jobs)}),),
         quarter_hours=1000.0,
         quarter_budgets=(2e8, budget),
     )
@@ -211,3 +215,93 @@ def test_owned_hosts_far_dearer_than_the_work_decide_nothing(seed: int, demand: 
     )
     assert one.objective == pytest.approx(many.objective, rel=1e-7)
     assert one.bound <= many.objective * (1 + 1e-7)
+
+
+@pytest.mark.parametrize("method", ["extensive", "decomposition"])
+@pytest.mark.parametrize("failures", [1, 2, 3])
+@pytest.mark.parametrize("load", [1e-9, 1e-3, 1.2, 3.0])
+def test_hosts_of_two_sizes_count_as_the_checker_counts_them(
+    load: float, failures: int, method: Method
+) -> None:
+    """Whatever owned hosts cannot be counted on is rented, and no more."""
+    four, one = HostType("four", 4, "a"), HostType("one", 1, "a")
+    owned_kinds = (
+        HostOffer("large", four, "reserved", 0.0, service_quarters=1),
+        HostOffer("small", one, "reserved", 0.0, service_quarters=1),
+    )
+    rent = HostOffer("rent", one, "on_demand", 1.0)
+    for large in range(3):
+        for small in range(5):
+            counts = {"large": large, "small": small}
+            problem = PlanningProblem(
+                "two sizes",
+                "EUR",
+                1,
+                (*(dataclasses.replace(kind, most_hosts=0) for kind in owned_kinds), rent),
+                (Site("here"),),
+                (JobClass("work", (JobOption("a", 1, 1.0),)),),
+                (Scenario("only", 1.0, {"work": (load,)}),),
+                tuple(Owned(name, "here", count, 1) for name, count in counts.items() if count),
+                quarter_hours=1.0,
+                failures=failures,
+                utilisation=1.0,
+            )
+            owned = {(name, "here"): np.array([float(n)]) for name, n in counts.items()}
+            usable = float(usable_gpus(problem, owned)["a", "here"][0])
+            result = right_size(problem, method=method, limits=TIGHT)
+            assert verify_plan(problem, result.solution) == []
+            assert result.certificate.objective == pytest.approx(
+                max(load - usable, 0.0), rel=1e-6, abs=1e-9 * load
+            )
+
+
+@pytest.mark.parametrize("method", ["extensive", "decomposition"])
+@pytest.mark.parametrize("part", [0.99, 1.0001])
+@pytest.mark.parametrize("jobs", [0.25, 0.0025, 0.0005, 0.00005])
+def test_a_budget_of_next_to_nothing_of_all_spending_decides(
+    jobs: float, part: float, method: Method
+) -> None:
+    """The second quarter costs down to a ten-billionth of the first, and its budget is missed."""
+    cost = 1000.0 * 0.25 * jobs / 0.95
+    problem = after_a_dear_quarter(part * cost, jobs)
+    result = right_size(problem, limits=TIGHT, method=method)
+    assert result.certificate.status == ("infeasible" if part < 1 else "optimal")
+
+
+@pytest.mark.parametrize("method", ["extensive", "decomposition"])
+@pytest.mark.parametrize("failures", [0, 1, 2])
+def test_pools_of_a_few_million_hosts_are_filled_beside_a_trillion(
+    failures: int, method: Method
+) -> None:
+    """What a solver leaves of its tolerance in them is nothing of the demand."""
+    one, two = HostType("one", 1, "a"), HostType("two", 2, "b")
+    prices = (0.1,) * 12 + (0.4,) * 12
+    offers = (
+        HostOffer(
+            "firm", one, "purchase", 24.0, (), None, 0, 2, residual_fraction=0.5,
+            idle_kw=0.2, busy_kw=0.5,
+        ),
+        HostOffer("other", two, "purchase", 1412.0, ("east",), service_quarters=1, busy_kw=0.5),
+        HostOffer("rent", one, "on_demand", 7.18),
+    )  # fmt: skip
+    problem = PlanningProblem(
+        "full pools",
+        "EUR",
+        2,
+        offers,
+        (Site("east", ports=5e12, pue=1.5, energy_price_per_kwh=prices), Site("cloud")),
+        (JobClass("work", (JobOption("a", 1, 3.0), JobOption("a", 4, 0.5)), critical=True),),
+        (
+            Scenario("much", 0.5, {"work": (3e12, 1e12)}),
+            Scenario("late", 0.5, {"work": (0.0, 1e12)}),
+        ),
+        (Owned("firm", "east", 10**6, 2), Owned("other", "east", 10**6, 1)),
+        quarter_hours=168.0,
+        failures=failures,
+        bands=2,
+        discount_rate=0.1,
+        pool_gpus=8e12,
+    )
+    result = right_size(problem, limits=TIGHT, method=method)
+    assert result.certificate.status == "optimal"
+    assert verify_plan(problem, result.solution) == []
