@@ -3,8 +3,14 @@
 Twice: by a formula, which knows every pool at once, and by simulation, which is believed. Gangs of
 different sizes wait in one queue. The number of GPUs busy, were there no limit, has the mean of the
 load and a variance larger by ``z``, the mean gang weighted by load: its peakedness. Hayward's
-approximation [1]_ [2]_ takes R GPUs for ``R / z`` servers that ``load / z`` is offered to; Erlang's
-formula then says how long jobs wait [3]_. A pool also has to have the GPUs of its largest gang.
+approximation [1]_ [2]_ takes R GPUs for ``R / z`` servers that ``load / z`` is offered to: so it is
+known how often fewer than n GPUs are free for a gang of n, were there no queue. How often there is
+one follows from that for the mean gang, as in Erlang's formula [3]_.
+
+Gangs are whole. While the first in the queue waits for its GPUs, those that are free stand idle,
+for nobody overtakes: with gangs from a mix, half the mean gang ``z``, less half the step in which
+gangs fill a pool (the waiting time of a renewal process [4]_). Jobs that wait are served by the
+others alone. A pool also has to have the GPUs of its largest gang.
 
 Parameters
 ----------
@@ -27,6 +33,8 @@ References
    Laboratories Technical Journal 63(5), 1984: the load plus a multiple of the standard deviation
    (square-root staffing), for peaked arrivals too.
 .. [3] D. Gross et al., *Fundamentals of Queueing Theory*, 4th ed., 2008, section 2.4.
+.. [4] W. Feller, *An Introduction to Probability Theory and Its Applications*, vol. II, 2nd ed.,
+   1971, section XI.4.
 """
 
 from __future__ import annotations
@@ -79,16 +87,19 @@ class PoolFormula:
     """
 
     def __init__(self, streams: Sequence[Stream]) -> None:
-        loads = [stream.load for stream in streams]
         self.streams = streams
+        loads = [stream.load for stream in streams]
         self.load = math.fsum(loads)
         """GPUs busy on average."""
         self.gang = float(max(stream.gpus for stream in streams))
-        self._peakedness = self._mean([float(stream.gpus) for stream in streams], loads)
-        self._hours = self._mean([stream.hours for stream in streams], loads)
-        self._offered = self.load / self._peakedness
-        self._blocked = [1.0]
-        """Erlang B of the load for 0, 1, ... servers, as far as it was asked for."""
+        gangs = [float(stream.gpus) for stream in streams]
+        stretched = [stream.gpus * stream.hours for stream in streams]
+        self._peakedness = self._mean(gangs, loads)
+        self._gang_hours = self._mean(stretched, loads)
+        """Hours of the mean gang: its GPUs times the hours that it runs, by load."""
+        self._waste = (self._peakedness - _step(streams)) / 2
+        """GPUs that are left while the job that is first in the queue finds too few."""
+        self._up_to = _UpTo(self.load / self._peakedness)
 
     def _mean(self, values: Sequence[float], loads: Sequence[float]) -> float:
         return math.fsum(map(operator.mul, values, loads)) / self.load
@@ -113,31 +124,69 @@ class PoolFormula:
         goal, load, gang = job_class.goal, self.load, self.gang
         if goal is None:
             return max(load, gang, known)
-        own = [stream.hours for stream in self.streams if stream.job_class.name == job_class.name]
-        wait_hours = max(goal.wait_hours(max(own)), 0.0)
-        if known >= gang and self._keeps(goal, wait_hours, known):
+        own = [stream for stream in self.streams if stream.job_class.name == job_class.name]
+        wait_hours = max(goal.wait_hours(max(stream.hours for stream in own)), 0.0)
+        size = float(max(stream.gpus for stream in own))
+        if known >= gang and self._keeps(goal, wait_hours, size, known):
             return known
         low, high = load, load + gang
-        while not self._keeps(goal, wait_hours, high):
+        while not self._keeps(goal, wait_hours, size, high):
             low, high = high, high + 2 * (high - load)
         while high - low > _ACCURACY * max(load, gang):
             middle = (low + high) / 2
-            low, high = (low, middle) if self._keeps(goal, wait_hours, middle) else (middle, high)
+            keeps = self._keeps(goal, wait_hours, size, middle)
+            low, high = (low, middle) if keeps else (middle, high)
         return max(high, gang, known)
 
-    def _keeps(self, goal: ServiceGoal, wait_hours: float, gpus: float) -> bool:
-        """Return whether a goal holds with so many servers, which need not be whole (M/M/c)."""
-        servers, offered = gpus / self._peakedness, self._offered
-        if servers <= offered:
+    def _keeps(self, goal: ServiceGoal, wait_hours: float, size: float, gpus: float) -> bool:
+        """Return whether gangs of a size keep a goal with so many GPUs, which need not be whole."""
+        filled = gpus - self._waste
+        if filled <= self.load:
             return False
-        # Between whole numbers of servers the logarithm is about straight.
-        whole, part = int(servers), servers - int(servers)
-        waits = math.pow(_waits(whole, offered, self._blocked), 1 - part)
-        waits *= math.pow(max(_waits(whole + 1, offered, self._blocked), 1e-300), part)
-        drain_per_hour = (servers - offered) / self._hours
+        first = self._finds_less(self._peakedness, gpus)
+        busy = self.load / filled
+        queue = busy * first / (1 - busy * (1 - first))
+        waits = queue + (1 - queue) * self._finds_less(size, gpus)
+        drain_per_hour = (filled - self.load) / self._gang_hours
         if goal.fraction is None:
             return waits / drain_per_hour <= wait_hours
         return waits * math.exp(-drain_per_hour * wait_hours) <= 1 - goal.fraction
+
+    def _finds_less(self, size: float, gpus: float) -> float:
+        """Return the chance that fewer GPUs than a gang takes are free, were there no queue."""
+        if gpus < size:
+            return 1.0
+        up_to, z = self._up_to, self._peakedness
+        return -math.expm1(up_to.log((gpus - size) / z) - up_to.log(gpus / z))
+
+
+class _UpTo:
+    """The Poisson distribution of a load, without its factor, as logarithms.
+
+    Erlang B of n servers is the last term of the sum up to n, over the sum. By the recursion from
+    each number of servers to the next, which is stable; one load is asked for many of them.
+
+    Parameters
+    ----------
+    offered
+        The load, in servers.
+    """
+
+    def __init__(self, offered: float) -> None:
+        self._offered, self._blocked, self._log = offered, 1.0, [0.0]
+
+    def log(self, servers: float) -> float:
+        """Return the logarithm of the sum up to a number of servers, 0 or more.
+
+        Between whole numbers of servers it is about straight.
+        """
+        whole = int(servers)
+        for n in range(len(self._log), whole + 2):
+            offered = self._offered * self._blocked
+            self._blocked = offered / (n + offered)
+            self._log.append(self._log[-1] + math.log1p(offered / n))
+        low, high = self._log[whole : whole + 2]
+        return low + (servers - whole) * (high - low)
 
 
 def formula_gpus(streams: Sequence[Stream], job_class: JobClass) -> float:
@@ -149,19 +198,6 @@ def formula_gpus(streams: Sequence[Stream], job_class: JobClass) -> float:
         A class with a goal, one of those that arrive.
     """
     return PoolFormula(streams).gpus(job_class)
-
-
-def _waits(servers: int, offered: float, blocked: list[float]) -> float:
-    """Return Erlang C, as `alloc.workload.queueing.erlang_c`; one load is asked for many servers.
-
-    By the recursion from each number of servers to the next, which is stable. ``blocked`` is Erlang
-    B of this load for 0, 1, ... servers, as far as it was asked for; it begins as ``[1.0]``.
-    """
-    if servers <= offered:
-        return 1.0
-    for n in range(len(blocked), servers + 1):
-        blocked.append(offered * blocked[-1] / (n + offered * blocked[-1]))
-    return blocked[servers] / (1 - (offered / servers) * (1 - blocked[servers]))
 
 
 def reserved_gpus(problem: PlanningProblem, operation: Operation) -> float:

@@ -4,8 +4,10 @@
 servers, in which the chance to wait depends on one number alone [1]_: with R GPUs for a load L of
 variance V it is ``1 / (1 + sqrt(2 pi) b N(b) exp(b^2 / 2))``, where ``b = (R - L) / sqrt(V)`` and N
 is the normal distribution. So what a goal requires is ``R = L + b sqrt(V)`` with a b that is looked
-up in a table. What is wrong with it is corrected, pool by pool and regime by regime, by what the
-formula says of the jobs that come there now.
+up in a table. Gangs are whole, though: the jobs of a goal wait for their own GPUs, while those that
+are free stand idle. So half a gang is required besides, of theirs or the mean one, the larger of
+the two. What is still wrong is corrected, pool by pool and regime by regime, by what the formula
+says of the jobs that come there now.
 
 References
 ----------
@@ -188,16 +190,20 @@ class QuickNeeds:
         comes = rates > NO_JOBS
         servers = np.divide(load, np.sqrt(variance), out=np.zeros_like(load), where=variance > 0)
         runs = np.divide((loads * hours).sum(axis=0), load, out=np.ones_like(load), where=load > 0)
-        spare = np.zeros(len(regimes))
+        mean_gang = np.divide(variance, load, out=np.zeros_like(load), where=load > 0)
+        step = np.gcd.reduce(np.where(comes, gpus, 0.0).astype(np.int64), axis=0)
+        beyond = np.zeros(len(regimes))
         for k, i in enumerate(modes):
             goal = self._goals[i]
             if goal is not None:
                 wait = max(goal.wait_hours(float(self.hours[i])), 0.0)
-                own = np.interp(servers * wait / runs, *self._tables[goal.fraction])
-                spare = np.where(comes[k], np.maximum(spare, own), spare)
+                spare = np.interp(servers * wait / runs, *self._tables[goal.fraction])
+                idle = (np.maximum(mean_gang, self.gpus[i]) - step) / 2
+                own = spare * np.sqrt(variance) + idle
+                beyond = np.where(comes[k], np.maximum(beyond, own), beyond)
         gang = np.where(comes, gpus, 0.0).max(axis=0)
         room = (loads * self._room[modes][:, None]).sum(axis=0)
-        return load, spare * np.sqrt(variance), gang, room
+        return load, beyond, gang, room
 
     def moved_plan(self) -> Plan:
         """Return the plan with its jobs where they are now; its hosts are those of before."""

@@ -13,7 +13,7 @@ from pools import FILLER, GANG, QUICK, SHORT, job_class, pool, problem
 from alloc.errors import InstanceError
 from alloc.planning.capacity import (
     ToMeasure,
-    _waits,
+    _UpTo,
     corrected,
     formula_gpus,
     gpus_to_ask,
@@ -28,7 +28,7 @@ from alloc.planning.pools import Operation, Stream
 from alloc.planning.replay import ReplaySettings, replay
 from alloc.problems.right_sizing import JobClass, JobOption, ServiceGoal, Tightening
 from alloc.problems.right_sizing.headroom import headroom
-from alloc.workload.queueing import erlang_c, wait_in_queue
+from alloc.workload.queueing import erlang_b, wait_in_queue
 
 
 def of_gpus(gpus: int, load: float) -> Operation:
@@ -94,13 +94,13 @@ def test_next_to_no_load_requires_room_for_its_largest_gang(load: float) -> None
 
 
 @pytest.mark.parametrize("load", [0.01, 0.7, 5.0, 77.3, 900.0])
-def test_the_chance_to_wait_is_erlangs_in_whatever_order_it_is_asked_for(load: float) -> None:
-    blocked = [1.0]
+def test_that_all_are_busy_is_erlangs_in_whatever_order_it_is_asked_for(load: float) -> None:
+    up_to = _UpTo(load)
     for servers in (int(load) + 40, int(load) + 1, int(load) + 3, int(load), 2000):
         if servers:
-            assert _waits(servers, load, blocked) == pytest.approx(
-                erlang_c(servers, load), rel=1e-9
-            )
+            blocked = -math.expm1(up_to.log(servers - 1) - up_to.log(servers))
+            # Of 2,000 servers for next to no load the chance is below round-off.
+            assert blocked == pytest.approx(erlang_b(servers, load), rel=1e-9, abs=1e-12)
 
 
 def test_gangs_are_servers_of_their_size() -> None:
