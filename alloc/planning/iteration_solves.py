@@ -224,15 +224,19 @@ class IterationSolves:
             found = self._candidate(start)
         return found.problem, found.result
 
+    def settling_seconds(self) -> float:
+        """Return the seconds in which a plan is settled now."""
+        if self.seconds is None:
+            return _MAX_SETTLING_S
+        left = max(self._left(), _LEAST_TIME * self.seconds)
+        return min(_MAX_SETTLING_S, left, _SETTLING_TIME * self.seconds)
+
     def settled(self, result: Result[Plan]) -> _Candidate | None:
         """Return a plan with what its pools require, its jobs where they are, or None.
 
         It is one of the problem without buffers: how many hosts there are is no choice any more.
         """
-        seconds = _MAX_SETTLING_S
-        if self.seconds is not None:
-            left = max(self._left(), _LEAST_TIME * self.seconds)
-            seconds = min(seconds, left, _SETTLING_TIME * self.seconds)
+        seconds = self.settling_seconds()
         ends, least = time.monotonic() + seconds, _OVERTIME * seconds
         known = self.shared, self.knowledge
         moved = relieved(*known, result.require_solution(), _RELIEF_TIME * seconds)
@@ -283,9 +287,13 @@ class IterationSolves:
             lacking = _Candidate(now, result, is_enough=False)
             if result.certificate.bound >= below:
                 return lacking
-            if self._is_late(_LAST_TIME):
-                # The jobs of the last plan stay where they are.
-                return self.settled(result) or lacking
+            is_late = self._is_late(_LAST_TIME)
+            if is_late or result.certificate.limit == "time":
+                # The next solve would end by its time too, and move jobs to where other hosts are
+                # required than its buffers are for: those of this one stay where they are.
+                settled = self.settled(result)
+                if is_late or (settled is not None and settled.is_enough):
+                    return settled or lacking
             stay = places if few else self._places(result)
             more = tightened(self.shared, self.knowledge, None if anywhere else stay)
             again = self.of(more, result, _MENDING_TIME)
