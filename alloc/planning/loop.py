@@ -228,7 +228,7 @@ def _iterate(
         every = () if result.solution is None else solves.operations(result)
         operations = tightest(every, settings.regimes)
         say = _for_iteration(tell, number)
-        found = tuple(zip(operations, verdicts.of(operations, number, say), strict=True))
+        found: Judged = tuple(zip(operations, verdicts.of(operations, number, say), strict=True))
         iterations[-1] = _judged(now, result, found)
         if number > 1 and iterations[-1].holds and result.certificate.limit == "time":
             part = solves.settling_seconds()

@@ -291,7 +291,7 @@ def test_an_interrupt_while_hosts_are_sought_keeps_the_plan_before(
     def interrupted(*asked: object) -> RawResult:
         return dataclasses.replace(solve(*asked), limit="interrupt")  # type: ignore[arg-type]
 
-    monkeypatch.setattr("alloc.planning.settling.highs.solve", interrupted)
+    monkeypatch.setattr("alloc.planning.hosts_program.highs.solve", interrupted)
     with pytest.raises(KeyboardInterrupt):
         solves.in_places_of(late)
     assert solves.best() == (shared, late)
