@@ -224,10 +224,20 @@ def corrected(streams: Sequence[Stream], formula: float, correction: float) -> f
     formula
         GPUs that the formula says.
     correction
-        What is required beyond the load, over what the formula says beyond it, 0 or more.
+        0 or more, as `ratio` returns it. Up to 1: the part of what the formula says beyond the load
+        that is required. Above 1: by how much more is required than the formula says, in standard
+        deviations of the GPUs busy, were there no limit. Of a goal that hardly asks for more than
+        the load, a pool may require many times as much; no other goal does, nor any larger pool.
     """
     load = math.fsum(stream.load for stream in streams)
-    return max(load + correction * (formula - load), *(float(stream.gpus) for stream in streams))
+    required = load + min(correction, 1.0) * (formula - load)
+    required += max(correction - 1.0, 0.0) * _spread(streams)
+    return max(required, *(float(stream.gpus) for stream in streams))
+
+
+def _spread(streams: Sequence[Stream]) -> float:
+    """Return the standard deviation of the GPUs busy, were there no limit."""
+    return math.sqrt(math.fsum(stream.gpus * stream.load for stream in streams))
 
 
 def usable_gpus(streams: Sequence[Stream], gpus: float) -> float:
@@ -282,7 +292,7 @@ def _step(streams: Sequence[Stream]) -> int:
 
 
 def ratio(operation: Operation, gpus: float) -> float:
-    """Return so many GPUs of a pool with a goal, beyond its load, over what the formula says.
+    """Return the correction by which a pool with a goal requires so many GPUs, as in `corrected`.
 
     Of the GPUs those count that gangs can fill. With a goal the formula says more than the load,
     however loose the goal is.
@@ -303,8 +313,10 @@ def ratio_above(operation: Operation, part: float) -> float:
 
 
 def _ratio_of_usable(operation: Operation, usable: float) -> float:
-    beyond = required_by_formula(operation) - operation.load
-    return max(usable - operation.load, 0.0) / beyond
+    formula = required_by_formula(operation)
+    if usable > formula:
+        return 1.0 + (usable - formula) / _spread(operation.streams)
+    return max(usable - operation.load, 0.0) / (formula - operation.load)
 
 
 def measured_gpus(
@@ -467,11 +479,15 @@ def _measured_middle(
 ) -> float:
     """Return the ratio that a pool requires in a regime, by simulation.
 
-    What holds is measured to a part of a host, or to a gang where all gangs are larger: then what
-    is required lies between the gangs that missed and one more, and the middle of it counts. At
-    this load that asks for the same hosts as the whole gang; at others it is as likely too much.
+    What holds is measured to a part of a host, or to a gang where all gangs are larger. If what the
+    formula says makes just as many gangs, nothing is to be corrected. Else what is required of
+    gangs lies between those that missed and one more, and the middle of it counts. At this load
+    that asks for the same hosts as the whole gang; at others it is as likely too much.
     """
     needed = measured_gpus(operation, settings, guess, draw)
     part, _ = _parts(operation)
-    idle = max(_step(operation.streams) - part, 0) / 2
-    return _ratio_of_usable(operation, usable_gpus(operation.streams, needed) - idle)
+    step = _step(operation.streams)
+    usable = usable_gpus(operation.streams, needed)
+    if usable - max(step, part) < required_by_formula(operation) <= usable:
+        return 1.0
+    return _ratio_of_usable(operation, usable - max(step - part, 0) / 2)
