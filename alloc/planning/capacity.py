@@ -488,6 +488,6 @@ def _measured_middle(
     part, _ = _parts(operation)
     step = _step(operation.streams)
     usable = usable_gpus(operation.streams, needed)
-    if usable - max(step, part) < required_by_formula(operation) <= usable:
+    if step > part and usable - step < required_by_formula(operation) <= usable:
         return 1.0
     return _ratio_of_usable(operation, usable - max(step - part, 0) / 2)

@@ -181,7 +181,10 @@ class _Relief:
         needs = self.needs
         usual = _usual(prices, needs.quarter)
         regimes = np.flatnonzero(needs.quarter == quarter)
-        left, has_moved = lacking[regimes], False
+        left = lacking[regimes]
+        goal = needs.needs[pool] + _LITTLE
+        goal[regimes] -= left
+        done: list[tuple[int, int, Ints, Array]] = []
         for _ in range(_MAX_PLACES):
             regimes, left = regimes[left > _LITTLE], left[left > _LITTLE]
             ways = []
@@ -204,13 +207,26 @@ class _Relief:
                 break
             _, i, j, part = min(ways)
             before = needs.needs[pool][regimes]
-            moved = part * needs.rates[i, regimes]
-            needs.rates[i, regimes] -= moved
-            needs.rates[j, regimes] += moved
-            needs.refresh((pool, needs.pool[j]))
-            self._touched |= {pool, needs.pool[j]}
-            left, has_moved = left - (before - needs.needs[pool][regimes]), True
-        return has_moved
+            done.append((i, j, regimes, part * needs.rates[i, regimes]))
+            self._shift(*done[-1])
+            left = left - (before - needs.needs[pool][regimes])
+        # What came first may be more than the last leaves to do.
+        for i, j, at, moved in done[:-1]:
+            for back in _PARTS[::-1]:
+                self._shift(i, j, at, -back * moved)
+                if (needs.needs[pool][at] <= goal[at]).all():
+                    break
+                self._shift(i, j, at, back * moved)
+        return bool(done)
+
+    def _shift(self, mode: int, other: int, regimes: Ints, rates: Array) -> None:
+        """Send so many jobs an hour to another pool, or back."""
+        needs = self.needs
+        needs.rates[mode, regimes] -= rates
+        needs.rates[other, regimes] = np.maximum(needs.rates[other, regimes] + rates, 0.0)
+        pools = {needs.pool[mode], needs.pool[other]}
+        needs.refresh(pools)
+        self._touched |= pools
 
     def _relief(self, pool: Pool, mode: int, regimes: Ints, left: Array) -> tuple[float, Array]:
         """Return the part of a class that leaves a pool, and the GPUs that it no longer needs."""
