@@ -116,7 +116,7 @@ def solved(model: ArrayModel, seconds: float) -> RawResult | None:
     """Return the cheapest hosts, or None where none are known to be near that.
 
     Of a thousand whole numbers in hundreds of pools nearly all are whole in the linear program too.
-    With each at one of the two whole numbers next to that, HiGHS takes less than a second where it
+    With each within a host of the whole numbers next to that, HiGHS takes about a second where it
     finds no solution of the whole program in five; the linear program says how good it is.
 
     Parameters
@@ -135,8 +135,11 @@ def solved(model: ArrayModel, seconds: float) -> RawResult | None:
     relaxed = _run(replace(model, integer=np.zeros_like(model.integer)), seconds)
     if relaxed.values is None:
         return None
-    down = np.floor(relaxed.values + _ROUND_OFF)
-    up = np.ceil(relaxed.values - _ROUND_OFF)
+    # Full sites have no room to round up, and what the model asks for none to round down: a host
+    # more or less where there are some makes room.
+    some = relaxed.values > _ROUND_OFF
+    down = np.floor(relaxed.values + _ROUND_OFF) - some
+    up = np.ceil(relaxed.values - _ROUND_OFF) + some
     next_to = replace(
         model,
         lower=np.where(model.integer, np.maximum(model.lower, down), model.lower),

@@ -24,8 +24,9 @@ Solve = Callable[[PlanningProblem, Result[Plan] | None, float | None], Result[Pl
 # Solves in which load pays for the capacity that it requires. By then slope scaling most often is
 # back at places where it was; of drawn problems, the cheapest places were those of the third.
 _MAX_PRICED_SOLVES = 6
-# Part of the time left that each of them may take: those with buffers need the rest.
-_PRICED_TIME = 0.25
+# Part of the time left that each of them may take: those with buffers need the rest, and of large
+# problems two fifths are left after those, of which settling takes the most.
+_PRICED_TIME = 0.2
 # Solves after the first until a plan has what its pools require by formula; then it is replayed
 # whatever it has. Most need two or three.
 _MAX_SOLVES = 8
