@@ -52,8 +52,8 @@ _LAST_TIME = 0.2
 # with buffers there, and one with those that it lacks. With less, both are dear for lack of time.
 _PLACES_TIME = 0.4
 # Part of the time of an iteration, and seconds, that it may take to relieve full pools and to find
-# the hosts of a plan whose jobs stay. On problems of a thousand hosts relief takes some six seconds
-# and the program of the hosts one to four.
+# the hosts of a plan whose jobs stay. On problems of a thousand hosts relief takes six seconds,
+# and the program of the hosts, with what pools require, two to four.
 _SETTLING_TIME = 0.5
 _MAX_SETTLING_S = 20.0
 # Part of that for relief.

@@ -89,8 +89,7 @@ def lessened(
     for pool, regimes in by_pool.items():
         has = min(ratio(one, one.gpus) for one in regimes)
         before[pool] = min(knowledge.correction(pool), has)
-        both = [ToMeasure(one, by, 0.0, has) for one in regimes for by in (SIZING, draw)]
-        calls.append((before[pool], both))
+        calls.append((before[pool], [ToMeasure(one, SIZING, 0.0, has) for one in regimes]))
     tell("measuring with how few hosts its goals hold")
     found = dict(zip(by_pool, measured_ratios(calls, verdicts.settings), strict=True))
     trial = replace(knowledge, corrections=knowledge.corrections | found)
