@@ -220,7 +220,7 @@ class IterationSolves:
         Where the solve of the plan ended by its time, the next would move jobs about and end so
         too: its jobs stay, and its pools get the hosts that they lack, if sites have room for them.
         """
-        found = self.settled(start) if start.certificate.limit == "time" else None
+        found = self._settled_at_last(start) if start.certificate.limit == "time" else None
         if found is None or not found.is_enough:
             found = self._candidate(start)
         return found.problem, found.result
@@ -249,6 +249,13 @@ class IterationSolves:
             return None
         self._solved.append((self.shared, found))
         return _Candidate(self.shared, found, is_enough=self._is_enough(found))
+
+    def _settled_at_last(self, result: Result[Plan]) -> _Candidate | None:
+        """Return a settled plan, relieved once more where pools lack GPUs still."""
+        found = self.settled(result)
+        if found is None or found.is_enough or self._is_late(_LEAST_TIME):
+            return found
+        return self.settled(found.result) or found
 
     def _candidate(self, start: Result[Plan]) -> _Candidate:
         """Return the plan with buffers where a plan sends classes, as far as it may be cheapest."""
@@ -288,13 +295,10 @@ class IterationSolves:
             lacking = _Candidate(now, result, is_enough=False)
             if result.certificate.bound >= below:
                 return lacking
-            is_late = self._is_late(_LAST_TIME)
-            if is_late or result.certificate.limit == "time":
+            if self._is_late(_LAST_TIME) or result.certificate.limit == "time":
                 # The next solve would end by its time too, and move jobs to where other hosts are
                 # required than its buffers are for: those of this one stay where they are.
-                settled = self.settled(result)
-                if is_late or (settled is not None and settled.is_enough):
-                    return settled or lacking
+                return self._settled_at_last(result) or lacking
             stay = places if few else self._places(result)
             more = tightened(self.shared, self.knowledge, None if anywhere else stay)
             again = self.of(more, result, _MENDING_TIME)
