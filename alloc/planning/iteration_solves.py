@@ -214,14 +214,24 @@ class IterationSolves:
             return at_prices
         return best.problem, best.result
 
-    def in_places_of(self, start: Result[Plan]) -> tuple[PlanningProblem, Result[Plan]]:
+    def in_places_of(
+        self, start: Result[Plan], *, is_last: bool = True
+    ) -> tuple[PlanningProblem, Result[Plan]]:
         """Return the problem with buffers where a plan sends classes, and its result.
 
         Where the solve of the plan ended by its time, the next would move jobs about and end so
         too: its jobs stay, and its pools get the hosts that they lack, if sites have room for them.
+
+        Parameters
+        ----------
+        start
+            A plan.
+        is_last
+            Whether no iteration follows. If one does, a settled plan that lacks a little still is
+            relieved further there, at a fraction of what a solve short of time costs.
         """
         found = self._settled_at_last(start) if start.certificate.limit == "time" else None
-        if found is None or not found.is_enough:
+        if found is None or (is_last and not found.is_enough):
             found = self._candidate(start)
         return found.problem, found.result
 

@@ -216,7 +216,7 @@ def _iterate(
             and (is_last or (number > _TRIES and last.result.certificate.limit == "time"))
         )
         try:
-            now, result = _solved(solves, last, number, measured_only, is_last_chance)
+            now, result = _solved(solves, last, number, measured_only, is_last_chance, is_last)
         except KeyboardInterrupt:
             # The best of what was solved is kept, at prices or with buffers.
             best = solves.best()
@@ -290,6 +290,7 @@ def _solved(
     number: int,
     measured_only: bool,
     is_last_chance: bool,
+    is_last: bool,
 ) -> tuple[PlanningProblem, Result[Plan]]:
     """Return the problem of an iteration and its result, from the last iteration with a plan.
 
@@ -301,7 +302,7 @@ def _solved(
         found = solves.with_buffers(last.result, anywhere=True)
         return found.problem, found.result
     if is_last_chance and number > 2:
-        return solves.in_places_of(last.result)
+        return solves.in_places_of(last.result, is_last=is_last)
     return solves.cheapest(last.result, _FIRST_PRICES if number == 2 else 0)
 
 
