@@ -152,7 +152,11 @@ def test_a_plan_is_kept_if_with_more_capacity_there_is_none(
 
 
 def test_more_capacity_is_replayed_however_dear(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One that is known to lack capacity would miss goals; whether time made it dear is unknown."""
+    """One that is known to lack capacity would miss goals; whether time made it dear is unknown.
+
+    So it is where its jobs cannot stay, and nothing of it is given back.
+    """
+    monkeypatch.setattr("alloc.planning.iteration_solves.settled", lambda *known: None)
     monkeypatch.setattr("alloc.planning.loop.lessened", lambda *known: None)
     monkeypatch.setattr("alloc.planning.iteration_solves.raise_buffers", lambda *given: True)
     cheap, roomy = solve_plan(problem(), EXACT), _roomy(40.0)
