@@ -51,18 +51,42 @@ class MoreRows:
     """Entries, and the least that they come to."""
 
     def column(self, cost: float, upper: float) -> int:
-        """Add a column from 0 on, and return its position."""
+        """Add a column from 0 on, and return its position.
+
+        Parameters
+        ----------
+        cost
+            Money for one.
+        upper
+            The most of it, 0 or more.
+        """
         self.cost.append(cost)
         self.upper.append(upper)
         return self.begin + len(self.cost) - 1
 
     def row(self, entries: list[tuple[int, float]], least: float) -> int:
-        """Add a row of entries that come to no less, and return its position."""
+        """Add a row of entries that come to no less, and return its position.
+
+        Parameters
+        ----------
+        entries
+            Columns and their coefficients.
+        least
+            The least that they come to.
+        """
         self.rows.append((entries, least))
         return self.begin_row + len(self.rows) - 1
 
     def model(self, first: FirstStage, unit: float) -> ArrayModel:
-        """Return these beside the first stage, with money in units of `unit`."""
+        """Return these beside the first stage.
+
+        Parameters
+        ----------
+        first
+            The first stage that these follow.
+        unit
+            The unit of money, above 0.
+        """
         more = len(self.cost)
         lengths = [len(entries) for entries, _ in self.rows]
         value = [v for entries, _ in self.rows for _, v in entries]
