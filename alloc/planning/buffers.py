@@ -64,8 +64,10 @@ class Knowledge:
     Parameters
     ----------
     corrections
-        What a pool requires beyond its load, as measured, over what the formula says; below 1 where
-        it needs less. A ratio holds for other loads and mixes too, a number of GPUs would not.
+        What a pool requires beyond its load, as measured, over what the formula says, where it
+        needs less; where it needs more, 1 and by how many standard deviations of the GPUs busy, as
+        in `alloc.planning.capacity.corrected`. Both hold for other loads and mixes too, a number of
+        GPUs would not.
     buffers
         The buffer of each class, or two, in the pools of the last plan, quarter by quarter; 0 where
         none is required.
@@ -86,7 +88,7 @@ class Knowledge:
     held: bool = False
 
     def correct(self, pool: Pool, required: float) -> None:
-        """Note what a pool was seen to require beyond its load, over what the formula says.
+        """Note what a pool was seen to require, beside what the formula says.
 
         Parameters
         ----------
@@ -99,7 +101,7 @@ class Knowledge:
         self.corrections[pool] = max(required, before)
 
     def correction(self, pool: Pool) -> float:
-        """Return what a pool requires beyond its load, over what the formula says."""
+        """Return what a pool requires beside what the formula says."""
         if pool in self.corrections or not self.corrections:
             return self.corrections.get(pool, 1.0)
         return statistics.median(self.corrections.values())

@@ -24,8 +24,9 @@ Solve = Callable[[PlanningProblem, Result[Plan] | None, float | None], Result[Pl
 # Solves in which load pays for the capacity that it requires. By then slope scaling most often is
 # back at places where it was; of drawn problems, the cheapest places were those of the third.
 _MAX_PRICED_SOLVES = 6
-# Part of the time left that each of them may take: those with buffers need the rest.
-_PRICED_TIME = 0.25
+# Part of the time left that each of them may take: those with buffers need the rest, and of large
+# problems two fifths are left after those, of which settling takes the most.
+_PRICED_TIME = 0.2
 # Solves after the first until a plan has what its pools require by formula; then it is replayed
 # whatever it has. Most need two or three.
 _MAX_SOLVES = 8
@@ -51,8 +52,8 @@ _LAST_TIME = 0.2
 # with buffers there, and one with those that it lacks. With less, both are dear for lack of time.
 _PLACES_TIME = 0.4
 # Part of the time of an iteration, and seconds, that it may take to relieve full pools and to find
-# the hosts of a plan whose jobs stay. On problems of a thousand hosts relief takes some six seconds
-# and the program of the hosts one to four.
+# the hosts of a plan whose jobs stay. On problems of a thousand hosts relief takes six seconds,
+# and the program of the hosts, with what pools require, two to four.
 _SETTLING_TIME = 0.5
 _MAX_SETTLING_S = 20.0
 # Part of that for relief.
@@ -213,26 +214,40 @@ class IterationSolves:
             return at_prices
         return best.problem, best.result
 
-    def in_places_of(self, start: Result[Plan]) -> tuple[PlanningProblem, Result[Plan]]:
+    def in_places_of(
+        self, start: Result[Plan], *, is_last: bool = True
+    ) -> tuple[PlanningProblem, Result[Plan]]:
         """Return the problem with buffers where a plan sends classes, and its result.
 
         Where the solve of the plan ended by its time, the next would move jobs about and end so
         too: its jobs stay, and its pools get the hosts that they lack, if sites have room for them.
+
+        Parameters
+        ----------
+        start
+            A plan.
+        is_last
+            Whether no iteration follows. If one does, a settled plan that lacks a little still is
+            relieved further there, at a fraction of what a solve short of time costs.
         """
-        found = self.settled(start) if start.certificate.limit == "time" else None
-        if found is None or not found.is_enough:
+        found = self._settled_at_last(start) if start.certificate.limit == "time" else None
+        if found is None or (is_last and not found.is_enough):
             found = self._candidate(start)
         return found.problem, found.result
+
+    def settling_seconds(self) -> float:
+        """Return the seconds in which a plan is settled now."""
+        if self.seconds is None:
+            return _MAX_SETTLING_S
+        left = max(self._left(), _LEAST_TIME * self.seconds)
+        return min(_MAX_SETTLING_S, left, _SETTLING_TIME * self.seconds)
 
     def settled(self, result: Result[Plan]) -> _Candidate | None:
         """Return a plan with what its pools require, its jobs where they are, or None.
 
         It is one of the problem without buffers: how many hosts there are is no choice any more.
         """
-        seconds = _MAX_SETTLING_S
-        if self.seconds is not None:
-            left = max(self._left(), _LEAST_TIME * self.seconds)
-            seconds = min(seconds, left, _SETTLING_TIME * self.seconds)
+        seconds = self.settling_seconds()
         ends, least = time.monotonic() + seconds, _OVERTIME * seconds
         known = self.shared, self.knowledge
         moved = relieved(*known, result.require_solution(), _RELIEF_TIME * seconds)
@@ -244,6 +259,13 @@ class IterationSolves:
             return None
         self._solved.append((self.shared, found))
         return _Candidate(self.shared, found, is_enough=self._is_enough(found))
+
+    def _settled_at_last(self, result: Result[Plan]) -> _Candidate | None:
+        """Return a settled plan, relieved once more where pools lack GPUs still."""
+        found = self.settled(result)
+        if found is None or found.is_enough or self._is_late(_LEAST_TIME):
+            return found
+        return self.settled(found.result) or found
 
     def _candidate(self, start: Result[Plan]) -> _Candidate:
         """Return the plan with buffers where a plan sends classes, as far as it may be cheapest."""
@@ -283,9 +305,10 @@ class IterationSolves:
             lacking = _Candidate(now, result, is_enough=False)
             if result.certificate.bound >= below:
                 return lacking
-            if self._is_late(_LAST_TIME):
-                # The jobs of the last plan stay where they are.
-                return self.settled(result) or lacking
+            if self._is_late(_LAST_TIME) or result.certificate.limit == "time":
+                # The next solve would end by its time too, and move jobs to where other hosts are
+                # required than its buffers are for: those of this one stay where they are.
+                return self._settled_at_last(result) or lacking
             stay = places if few else self._places(result)
             more = tightened(self.shared, self.knowledge, None if anywhere else stay)
             again = self.of(more, result, _MENDING_TIME)

@@ -10,17 +10,16 @@ from typing import Literal
 from alloc.errors import InstanceError
 from alloc.planning.buffers import Knowledge, fit, learn
 from alloc.planning.iteration_solves import IterationSolves, Solve
+from alloc.planning.lessening import Judged, lessened
 from alloc.planning.pools import (
-    Operation,
-    Pool,
-    Regime,
     goals_of,
     operations_of,
     tightest,
     too_large,
 )
-from alloc.planning.replay import Measured, ReplaySettings, replay_all
+from alloc.planning.replay import Measured, ReplaySettings
 from alloc.planning.tightenings import with_shared_pools
+from alloc.planning.verdicts import Verdicts
 from alloc.problems.right_sizing.demand import Tightening
 from alloc.problems.right_sizing.headroom import KEPT_OUT, margins
 from alloc.problems.right_sizing.plan import Plan
@@ -47,9 +46,6 @@ _TRIES = 2
 # Part of the cost that an iteration must have saved for another to be worth its time: half of the
 # gap to which plans are solved.
 _LITTLE = 0.005
-
-_Verdicts = dict[tuple[Pool, Regime], tuple[Operation, tuple[Measured, ...]]]
-"""What a pool last met in a regime, and how its goals were kept."""
 
 
 @dataclass(frozen=True)
@@ -208,7 +204,7 @@ def _iterate(
     """Add one iteration after another."""
     knowledge, shared = Knowledge(), with_shared_pools(problem)
     measured_only = made_sure = False
-    kept: _Verdicts = {}
+    verdicts = Verdicts(settings)
     for number in range(1, max_iterations + 1):
         tell(f"iteration {number}: solving the plan")
         last = _last_plan(iterations)
@@ -220,7 +216,7 @@ def _iterate(
             and (is_last or (number > _TRIES and last.result.certificate.limit == "time"))
         )
         try:
-            now, result = _solved(solves, last, number, measured_only, is_last_chance)
+            now, result = _solved(solves, last, number, measured_only, is_last_chance, is_last)
         except KeyboardInterrupt:
             # The best of what was solved is kept, at prices or with buffers.
             best = solves.best()
@@ -231,27 +227,29 @@ def _iterate(
         iterations.append(Iteration(now, result, ()))
         every = () if result.solution is None else solves.operations(result)
         operations = tightest(every, settings.regimes)
-        new = [one for one in operations if not _is_kept(kept, one)]
-        if new:
-            tell(f"iteration {number}: replaying {len(new)} regimes of pools")
-        for one, its_goals in zip(new, replay_all(new, settings, draw=number), strict=True):
-            kept[one.pool, one.regime] = one, its_goals
-        measured = tuple(kept[one.pool, one.regime][1] for one in operations)
-        done = Iteration(now, result, tuple(m for found in measured for m in found))
-        iterations[-1] = done
+        say = _for_iteration(tell, number)
+        found: Judged = tuple(zip(operations, verdicts.of(operations, number, say), strict=True))
+        iterations[-1] = _judged(now, result, found)
+        if number > 1 and iterations[-1].holds and result.certificate.limit == "time":
+            part = solves.settling_seconds()
+            less = lessened(shared, knowledge, result, found, verdicts, number, part, say)
+            if less is not None:
+                (result, found), now = less, shared
+                every = solves.operations(result)
+                iterations[-1] = _judged(now, result, found)
+        done = iterations[-1]
         if done.missed:
-            tell(f"iteration {number}: {_misses(done.missed)} missed the goal")
+            say(f"{_misses(done.missed)} missed the goal")
         if result.solution is None:
             if last is None or measured_only or any(before.holds for before in iterations):
                 return
             measured_only = True
-            tell(f"iteration {number}: no plan with so much capacity; asking for what was measured")
+            say("no plan with so much capacity; asking for what was measured")
             fit(knowledge, shared, solves.operations(last.result))
         elif number == max_iterations or not _worth_another(iterations):
             return
         else:
-            tell(f"iteration {number}: measuring the capacity that is required")
-            found = tuple(zip(operations, measured, strict=True))
+            say("measuring the capacity that is required")
             asked = margins(now).keys()
             has_missed = bool(done.missed)
             ways = sorted({has_missed and number + 1 == max_iterations, has_missed})
@@ -278,14 +276,12 @@ def _iterate(
                 return
 
 
-def _is_kept(known: _Verdicts, operation: Operation) -> bool:
-    """Return whether a pool kept all its goals with the same jobs and hosts before.
+def _for_iteration(tell: Progress, number: int) -> Progress:
+    return lambda sentence: tell(f"iteration {number}: {sentence}")
 
-    Another draw would say little more of it. And of hundreds of goals that are just kept, each new
-    draw would find some other one missed.
-    """
-    before, measured = known.get((operation.pool, operation.regime), (None, ()))
-    return before == operation and all(one.holds for one in measured)
+
+def _judged(problem: PlanningProblem, result: Result[Plan], found: Judged) -> Iteration:
+    return Iteration(problem, result, tuple(m for _, measured in found for m in measured))
 
 
 def _solved(
@@ -294,6 +290,7 @@ def _solved(
     number: int,
     measured_only: bool,
     is_last_chance: bool,
+    is_last: bool,
 ) -> tuple[PlanningProblem, Result[Plan]]:
     """Return the problem of an iteration and its result, from the last iteration with a plan.
 
@@ -305,7 +302,7 @@ def _solved(
         found = solves.with_buffers(last.result, anywhere=True)
         return found.problem, found.result
     if is_last_chance and number > 2:
-        return solves.in_places_of(last.result)
+        return solves.in_places_of(last.result, is_last=is_last)
     return solves.cheapest(last.result, _FIRST_PRICES if number == 2 else 0)
 
 
@@ -340,7 +337,8 @@ def _worth_another(iterations: Sequence[Iteration]) -> bool:
         # Once the goals hold, what no plan can have is not asked for again.
         return len(iterations) > 1 and not held
     if one.missed:
-        return True
+        # Where one holds that costs no more, what is missing would only be dearer.
+        return not held or one.cost < (1 - _LITTLE) * min(held)
     if held and one.cost > (1 - _LITTLE) * min(held):
         # Where jobs of a settled plan are is as a solve short of time left them: the next, with
         # what was measured since, may save more. One with a bound was sought with its buffers.

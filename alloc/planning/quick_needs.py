@@ -4,8 +4,10 @@
 servers, in which the chance to wait depends on one number alone [1]_: with R GPUs for a load L of
 variance V it is ``1 / (1 + sqrt(2 pi) b N(b) exp(b^2 / 2))``, where ``b = (R - L) / sqrt(V)`` and N
 is the normal distribution. So what a goal requires is ``R = L + b sqrt(V)`` with a b that is looked
-up in a table. What is wrong with it is corrected, pool by pool and regime by regime, by what the
-formula says of the jobs that come there now.
+up in a table. Gangs are whole, though: the jobs of a goal wait for their own GPUs, while those that
+are free stand idle. So half a gang is required besides, of theirs or the mean one, the larger of
+the two. What is still wrong is corrected, pool by pool and regime by regime, by what the formula
+says of the jobs that come there now.
 
 References
 ----------
@@ -149,10 +151,12 @@ class QuickNeeds:
         for (pool, regime), gpus in required.items():
             exact[pool][self.position[regime]] = gpus
         for pool in self.pools:
-            load, beyond, _, _ = self._parts(pool, np.arange(len(self.regimes)), {})
+            load, beyond, spread, _, _ = self._parts(pool, np.arange(len(self.regimes)), {})
             known = np.isfinite(exact[pool]) & (beyond > 0)
             if known.any():
-                ratios = np.maximum(exact[pool][known] - load[known], 0.0) / beyond[known]
+                required = exact[pool][known] - load[known]
+                part = np.clip(required / beyond[known], 0.0, 1.0)
+                ratios = part + np.maximum(required - beyond[known], 0.0) / spread[known]
                 self._correction[pool][:] = np.median(ratios)
                 self._correction[pool][known] = ratios
         self.refresh(self.pools)
@@ -169,18 +173,20 @@ class QuickNeeds:
         changed
             Of modes of the pool the jobs an hour there, if other than `rates`.
         """
-        load, beyond, gang, room = self._parts(pool, regimes, changed)
-        required = np.maximum(load + self._correction[pool][regimes] * beyond, gang)
+        load, beyond, spread, gang, room = self._parts(pool, regimes, changed)
+        ratios = self._correction[pool][regimes]
+        required = load + np.minimum(ratios, 1.0) * beyond + np.maximum(ratios - 1.0, 0.0) * spread
+        required = np.maximum(required, gang)
         return np.maximum(np.where(beyond > 0, required, 0.0), room)
 
     def _parts(
         self, pool: Pool, regimes: Ints, changed: Mapping[int, Array]
-    ) -> tuple[Array, Array, Array, Array]:
-        """Return the load, what is required beyond it by the table, the largest gang, the room."""
+    ) -> tuple[Array, Array, Array, Array, Array]:
+        """Return the load, what the table adds, the load's spread, the largest gang, the room."""
         modes = [i for i in self.modes_of[pool] if i in changed or self.rates[i, regimes].any()]
         if not modes:
             nothing = np.zeros(len(regimes))
-            return nothing, nothing, nothing, nothing
+            return nothing, nothing, nothing, nothing, nothing
         rates = np.stack([changed[i] if i in changed else self.rates[i, regimes] for i in modes])
         gpus, hours = self.gpus[modes][:, None], self.hours[modes][:, None]
         loads = rates * gpus * hours
@@ -188,16 +194,20 @@ class QuickNeeds:
         comes = rates > NO_JOBS
         servers = np.divide(load, np.sqrt(variance), out=np.zeros_like(load), where=variance > 0)
         runs = np.divide((loads * hours).sum(axis=0), load, out=np.ones_like(load), where=load > 0)
-        spare = np.zeros(len(regimes))
+        mean_gang = np.divide(variance, load, out=np.zeros_like(load), where=load > 0)
+        step = np.gcd.reduce(np.where(comes, gpus, 0.0).astype(np.int64), axis=0)
+        beyond, spread = np.zeros(len(regimes)), np.sqrt(variance)
         for k, i in enumerate(modes):
             goal = self._goals[i]
             if goal is not None:
                 wait = max(goal.wait_hours(float(self.hours[i])), 0.0)
-                own = np.interp(servers * wait / runs, *self._tables[goal.fraction])
-                spare = np.where(comes[k], np.maximum(spare, own), spare)
+                spare = np.interp(servers * wait / runs, *self._tables[goal.fraction])
+                idle = (np.maximum(mean_gang, self.gpus[i]) - step) / 2
+                own = spare * spread + idle
+                beyond = np.where(comes[k], np.maximum(beyond, own), beyond)
         gang = np.where(comes, gpus, 0.0).max(axis=0)
         room = (loads * self._room[modes][:, None]).sum(axis=0)
-        return load, spare * np.sqrt(variance), gang, room
+        return load, beyond, spread, gang, room
 
     def moved_plan(self) -> Plan:
         """Return the plan with its jobs where they are now; its hosts are those of before."""

@@ -1,12 +1,13 @@
 """Relief: jobs leave pools that cannot have the hosts that these require.
 
 Where jobs stay, a pool may lack capacity whatever is paid: its machine room is full, or a cloud has
-no more hosts. Some of its jobs then have to run elsewhere. What a pool requires is concave in its
-load, so its tangent at the plan is never too low: a linear program that charges pools by their
-tangents says how many jobs of which class go from which full pool to where others of the class are,
-in each regime, together with the hosts that are ordered and rented for them. Where it finds no way,
-a class comes to a pool where it is not yet: the one that costs least for what it relieves, as the
-tangent says nothing of what the first jobs there require. Then the linear program is solved again.
+no more hosts. Some of its jobs then have to run elsewhere. A linear program says how many jobs of
+which class go from which full pool to where others of the class are, in each regime, together with
+the hosts that are ordered and rented for them. It takes what pools require to rise and fall in
+proportion to the part of a class that moves, between nobody and all of it: what is lost with the
+last gang of a class counts. What is required is concave, so a pool that a part of a class left is
+short still, and the program is solved again. Where it finds no way, a class comes to a pool where
+it is not yet: the one that costs least for what it relieves. Then, too, it is solved again.
 """
 
 from __future__ import annotations
@@ -36,9 +37,6 @@ _LITTLE = 0.5
 # Linear programs at most. Most plans need four: one that finds what is lacking, one that moves jobs
 # to where others of their class are, and two after new places.
 _MAX_PROGRAMS = 8
-# Part of a class by which tangents are taken, and from which on a first job in a pool is charged in
-# full. Of less the table of quick needs is too coarse.
-_STEP = 0.1
 # Parts of a class that a new place is tried with, the first that relieves enough is taken.
 _PARTS = (0.1, 0.2, 0.35, 0.5, 0.75, 1.0)
 # Part of a class in a pool below which it is not moved: round-off of the linear program.
@@ -48,10 +46,6 @@ _ROUND_OFF = 1e-3
 _LEAST_RELIEF = 0.1
 # New places in a go for a pool in a quarter; what is lacking then, the next program finds.
 _MAX_PLACES = 6
-# Gangs that a pool should hold for a class to be sent there, if another does. The formula takes all
-# GPUs for ones that gangs fill. Of what holds one gang and a half, a third stands idle, and goals
-# are missed by far; of what holds four and a half, a ninth.
-_GANGS = 4
 # No pool is as large: no limit.
 _NO_LIMIT = 1e6
 
@@ -114,7 +108,12 @@ class _Relief:
         """Return a plan without lacks, or None."""
         chosen: set[At] = set()
         is_corrected, has_moved = True, False
+        began, longest = time.monotonic(), 0.0
         for _ in range(_MAX_PROGRAMS):
+            now = time.monotonic()
+            longest, began = max(longest, now - began), now
+            if now + longest > ends:
+                break
             program = _Program(self, sorted(chosen))
             try:
                 solution = program.solve(ends - time.monotonic())
@@ -182,7 +181,10 @@ class _Relief:
         needs = self.needs
         usual = _usual(prices, needs.quarter)
         regimes = np.flatnonzero(needs.quarter == quarter)
-        left, has_moved = lacking[regimes], False
+        left = lacking[regimes]
+        goal = needs.needs[pool] + _LITTLE
+        goal[regimes] -= left
+        done: list[tuple[int, int, Ints, Array]] = []
         for _ in range(_MAX_PLACES):
             regimes, left = regimes[left > _LITTLE], left[left > _LITTLE]
             ways = []
@@ -200,20 +202,31 @@ class _Relief:
                         # Prices are 0 where there is room now, not where more come.
                         now = float(np.maximum(prices[there][regimes], 0.0) @ more)
                         paid = max(now, usual * float(more.max()))
-                        after = needs.needs[there][regimes] + more
-                        is_small = bool(after.min() < _GANGS * needs.gpus[j])
-                        ways.append((is_small, paid / got, i, j, part))
+                        ways.append((paid / got, i, j, part))
             if not ways:
                 break
-            *_, i, j, part = min(ways)
+            _, i, j, part = min(ways)
             before = needs.needs[pool][regimes]
-            moved = part * needs.rates[i, regimes]
-            needs.rates[i, regimes] -= moved
-            needs.rates[j, regimes] += moved
-            needs.refresh((pool, needs.pool[j]))
-            self._touched |= {pool, needs.pool[j]}
-            left, has_moved = left - (before - needs.needs[pool][regimes]), True
-        return has_moved
+            done.append((i, j, regimes, part * needs.rates[i, regimes]))
+            self._shift(*done[-1])
+            left = left - (before - needs.needs[pool][regimes])
+        # What came first may be more than the last leaves to do.
+        for i, j, at, moved in done[:-1]:
+            for back in _PARTS[::-1]:
+                self._shift(i, j, at, -back * moved)
+                if (needs.needs[pool][at] <= goal[at]).all():
+                    break
+                self._shift(i, j, at, back * moved)
+        return bool(done)
+
+    def _shift(self, mode: int, other: int, regimes: Ints, rates: Array) -> None:
+        """Send so many jobs an hour to another pool, or back."""
+        needs = self.needs
+        needs.rates[mode, regimes] -= rates
+        needs.rates[other, regimes] = np.maximum(needs.rates[other, regimes] + rates, 0.0)
+        pools = {needs.pool[mode], needs.pool[other]}
+        needs.refresh(pools)
+        self._touched |= pools
 
     def _relief(self, pool: Pool, mode: int, regimes: Ints, left: Array) -> tuple[float, Array]:
         """Return the part of a class that leaves a pool, and the GPUs that it no longer needs."""
@@ -320,14 +333,14 @@ class _Program:
             if not others:
                 continue
             here = needs.rates[i, regimes]
-            rest = needs.need(pool, regimes, {i: (1 - _STEP) * here})
-            leaves = (needs.needs[pool][regimes] - rest) / _STEP
+            rest = needs.need(pool, regimes, {i: np.zeros(len(here))})
+            leaves = needs.needs[pool][regimes] - rest
             once = self._rows(np.full(len(regimes), -1.0))
             for j in others:
                 there, comes = needs.pool[j], needs.rates[j, regimes] > NO_JOBS
                 to = regimes[comes]
-                with_more = needs.need(there, to, {j: needs.rates[j, to] + _STEP * here[comes]})
-                arrives = (with_more - needs.needs[there][to]) / _STEP
+                with_more = needs.need(there, to, {j: needs.rates[j, to] + here[comes]})
+                arrives = with_more - needs.needs[there][to]
                 cost = here[comes] * (self.relief.energy[j, to] - self.relief.energy[i, to])
                 columns = self._columns(cost, np.ones(len(to)))
                 self._enter(self.row_of[pool][to], columns, leaves[comes] / unit)

@@ -17,12 +17,9 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
-import numpy as np
-from scipy import sparse
-
-from alloc.backends import SolverOptions, highs
+from alloc.backends import highs
 from alloc.families import family_of
 from alloc.formulation import ArrayModel
 from alloc.models.right_sizing.data import SizingData
@@ -30,6 +27,7 @@ from alloc.models.right_sizing.first_stage import FirstStage, first_stage
 from alloc.models.right_sizing.reading import read_orders
 from alloc.planning.buffers import Knowledge
 from alloc.planning.capacity import gpus_to_ask
+from alloc.planning.hosts_program import HostsProgram, MoreRows, solved
 from alloc.planning.pools import Operation, Pool, Regime, operations_of
 from alloc.problems.right_sizing.accounting import account
 from alloc.problems.right_sizing.demand import Tightening
@@ -45,10 +43,6 @@ from alloc.verification.right_sizing import verify_plan
 # Costs of the dearest GPU that one costs which a pool requires and cannot have: above those of any
 # host, of which a part may be no use, and costs still span few digits.
 _PENALTY = 10.0
-# Relative gap of the hosts: a tenth of that to which plans are solved.
-_GAP = 1e-3
-# Relative gap from which on hosts are dear for lack of time, and the plan is better left as it is.
-_POOR = 0.03
 # Rented hosts, in the unit of demand, below which they are the solver's round-off.
 _ROUND_OFF = 1e-7
 
@@ -98,85 +92,6 @@ def settled(
     limit = result.certificate.limit
     outcome = Outcome(plan, -math.inf, "none", BACKEND, highs.version(), limit=limit)
     return certify(family_of(problem), problem, "cost", outcome, settings)
-
-
-@dataclass
-class _Program:
-    """Rows and columns beside those of the first stage.
-
-    Parameters
-    ----------
-    begin_row, begin
-        Rows and columns of the first stage.
-    """
-
-    begin_row: int
-    begin: int
-    cost: list[float] = field(default_factory=list)
-    upper: list[float] = field(default_factory=list)
-    rows: list[tuple[list[tuple[int, float]], float]] = field(default_factory=list)
-    """Entries, and the least that they come to."""
-
-    def column(self, cost: float, upper: float) -> int:
-        """Add a column from 0 on, and return its position."""
-        self.cost.append(cost)
-        self.upper.append(upper)
-        return self.begin + len(self.cost) - 1
-
-    def row(self, entries: list[tuple[int, float]], least: float) -> int:
-        """Add a row of entries that come to no less, and return its position."""
-        self.rows.append((entries, least))
-        return self.begin_row + len(self.rows) - 1
-
-    def model(self, first: FirstStage, unit: float) -> ArrayModel:
-        """Return these beside the first stage, with money in units of `unit`."""
-        more = len(self.cost)
-        lengths = [len(entries) for entries, _ in self.rows]
-        value = [v for entries, _ in self.rows for _, v in entries]
-        column = [c for entries, _ in self.rows for c, _ in entries]
-        row = np.repeat(np.arange(len(self.rows)), lengths)
-        own = sparse.hstack([first.matrix, sparse.csr_array((first.matrix.shape[0], more))])
-        added = sparse.coo_array((value, (row, column)), (len(self.rows), self.begin + more))
-        return ArrayModel(
-            sense="min",
-            cost=np.concatenate([first.cost, self.cost]) / unit,
-            matrix=sparse.vstack([own, added], format="csr"),
-            row_lower=np.concatenate([first.row_lower, [least for _, least in self.rows]]),
-            row_upper=np.concatenate([first.row_upper, np.full(len(self.rows), np.inf)]),
-            lower=np.concatenate([first.lower, np.zeros(more)]),
-            upper=np.concatenate([first.upper, self.upper]),
-            integer=np.concatenate([first.integer, np.zeros(more, dtype=bool)]),
-        )
-
-
-@dataclass(frozen=True)
-class HostsProgram:
-    """The integer program of the hosts of a plan whose jobs stay, money in units of `money_unit`.
-
-    Parameters
-    ----------
-    data, first
-        What it is made of: the problem and its first stage.
-    model
-        The program; of needs as many rows as pools with rented hosts have regimes, and one a
-        quarter of each other pool.
-    rented
-        Columns of hosts rented in a regime, with the position of the rental option.
-    on_spot
-        Rentals on spot hosts, which are no choice.
-    row_of
-        Rows of needs, by pool and regime or quarter.
-    lacking
-        Columns of GPUs that pools require and cannot have.
-    """
-
-    data: SizingData
-    first: FirstStage
-    model: ArrayModel
-    rented: tuple[tuple[int, int, Regime], ...]
-    on_spot: tuple[Rental, ...]
-    row_of: Mapping[tuple[Pool, Regime | int], int]
-    lacking: tuple[int, ...]
 
 
 class Settling:
@@ -340,12 +255,8 @@ class Settling:
         hold.
         """
         built = self.hosts_program(plan, needs, room)
-        raw = highs.solve(built.model, SolverOptions(seconds, gap=_GAP))
-        if raw.limit == "interrupt":
-            raise KeyboardInterrupt
-        if raw.values is None or raw.objective is None:
-            return None
-        if raw.objective - raw.bound > _POOR * abs(raw.objective):
+        raw = solved(built.model, seconds)
+        if raw is None or raw.values is None:
             return None
         data, first, rentals = built.data, built.first, list(built.on_spot)
         for column, h, regime in built.rented:
@@ -370,7 +281,7 @@ class Settling:
         usable = {pool: first.usable[p] for pool, p in self._pools.items()}
         rentals: list[Rental] = []
         lack: list[int] = []
-        program = _Program(*first.matrix.shape)
+        program = MoreRows(*first.matrix.shape)
         rented: list[tuple[int, int, Regime]] = []
         row_of: dict[tuple[Pool, Regime | int], int] = {}
         largest: dict[tuple[Pool, int], tuple[float, float]] = {}

@@ -6,7 +6,7 @@ import itertools
 from typing import TYPE_CHECKING
 
 from alloc.instances.stored_planning import load_stored_planning
-from alloc.planning import loop
+from alloc.planning import loop, verdicts
 from alloc.planning.pools import Operation, Pool, Regime
 from alloc.planning.replay import ReplaySettings, replay_all
 from alloc.planning.report import solve_plan
@@ -45,7 +45,7 @@ def test_a_pool_that_kept_its_goals_is_not_drawn_again(monkeypatch: pytest.Monke
             plans.append(solved(*given))  # type: ignore[arg-type]
         return plans[0]
 
-    monkeypatch.setattr(loop, "replay_all", judge)
+    monkeypatch.setattr(verdicts, "replay_all", judge)
     monkeypatch.setattr(loop, "_solved", same)
     problem = load_stored_planning("planning-tiny/01")
     ended = loop.plan_and_replay(problem, lambda now, last, s: solve_plan(now, QUICK, last), REPLAY)

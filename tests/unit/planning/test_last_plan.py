@@ -66,7 +66,7 @@ def test_the_last_plan_that_may_hold_is_of_the_places_of_the_one_before(
         found = replay_all(*given, draw=draw)  # type: ignore[arg-type]
         return tuple(tuple(dataclasses.replace(m, holds=False) for m in each) for each in found)
 
-    monkeypatch.setattr("alloc.planning.loop.replay_all", miss)
+    monkeypatch.setattr("alloc.planning.verdicts.replay_all", miss)
     ended = plan_and_replay(
         small_pools(),
         solve,
@@ -106,7 +106,7 @@ def test_where_nothing_would_change_the_next_plan_is_made_sure(
 
     monkeypatch.setattr("alloc.planning.loop.learn", noted)
     monkeypatch.setattr(IterationSolves, "tightened", unchanged_at_first)
-    monkeypatch.setattr("alloc.planning.loop.replay_all", miss_at_first)
+    monkeypatch.setattr("alloc.planning.verdicts.replay_all", miss_at_first)
     ended = plan_and_replay(
         small_pools(),
         lambda tightened, last, _: solve_plan(tightened, Limits(seconds=20.0, gap=1e-6), last),

@@ -10,7 +10,7 @@ import pytest
 from planning_worlds import small_pools as problem
 
 from alloc.errors import InstanceError
-from alloc.planning import loop
+from alloc.planning import verdicts
 from alloc.planning.changes import Demand
 from alloc.planning.differences import what_if
 from alloc.planning.documents import encode_report, encode_what_if
@@ -68,7 +68,7 @@ def test_an_interrupt_of_a_later_iteration_keeps_those_before(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Of plan and replay in turn nothing was kept, though the first iteration had its plan."""
-    replays = loop.replay_all  # type: ignore[attr-defined]
+    replays = verdicts.replay_all
     calls: list[int] = []
 
     def interrupted(*arguments: Any, **named: Any) -> Any:
@@ -77,7 +77,7 @@ def test_an_interrupt_of_a_later_iteration_keeps_those_before(
             raise KeyboardInterrupt
         return replays(*arguments, **named)
 
-    monkeypatch.setattr(loop, "replay_all", interrupted)
+    monkeypatch.setattr(verdicts, "replay_all", interrupted)
     report = plan(problem(), limits=EXACT, replay=REPLAY)
     assert calls == [1, 2]
     assert report.interrupted

@@ -152,7 +152,12 @@ def test_a_plan_is_kept_if_with_more_capacity_there_is_none(
 
 
 def test_more_capacity_is_replayed_however_dear(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One that is known to lack capacity would miss goals; whether time made it dear is unknown."""
+    """One that is known to lack capacity would miss goals; whether time made it dear is unknown.
+
+    So it is where its jobs cannot stay, and nothing of it is given back.
+    """
+    monkeypatch.setattr("alloc.planning.iteration_solves.settled", lambda *known: None)
+    monkeypatch.setattr("alloc.planning.loop.lessened", lambda *known: None)
     monkeypatch.setattr("alloc.planning.iteration_solves.raise_buffers", lambda *given: True)
     cheap, roomy = solve_plan(problem(), EXACT), _roomy(40.0)
     dear = roomy.replace(certificate=roomy.certificate.replace(limit="time"))
@@ -297,7 +302,7 @@ def test_the_sentence_says_what_the_bound_is_of_whatever_was_asked_for_before(
         found = replay_all(operations, settings, draw=draw)  # type: ignore[arg-type]
         return tuple(tuple(dataclasses.replace(m, holds=draw > 1) for m in one) for one in found)
 
-    monkeypatch.setattr("alloc.planning.loop.replay_all", judge)
+    monkeypatch.setattr("alloc.planning.verdicts.replay_all", judge)
     asked = problem(tightening=(Tightening("tune", "a100", "hall", margin=1.0),))
 
     def without_buffers(
@@ -400,7 +405,7 @@ def test_no_plan_is_judged_by_the_draws_that_it_was_made_by(
         sized.append(draw)
         return replay(*given, draw=draw, enough_jobs=enough_jobs)  # type: ignore[arg-type]
 
-    monkeypatch.setattr("alloc.planning.loop.replay_all", judge)
+    monkeypatch.setattr("alloc.planning.verdicts.replay_all", judge)
     monkeypatch.setattr("alloc.planning.capacity.replay", size)
     ended = plan_and_replay(
         problem(), lambda tightened, last, seconds: solve_plan(tightened, EXACT, last), REPLAY
