@@ -340,13 +340,10 @@ def _worth_another(iterations: Sequence[Iteration]) -> bool:
         # Where one holds that costs no more, what is missing would only be dearer.
         return not held or one.cost < (1 - _LITTLE) * min(held)
     if held and one.cost > (1 - _LITTLE) * min(held):
-        # Where jobs of a settled plan are is as a solve short of time left them: the next, with
-        # what was measured since, may save more. One with a bound was sought with its buffers.
-        best = min((before for before in iterations if before.holds), key=lambda held: held.cost)
-        is_settled = not math.isfinite(best.result.certificate.bound)
-        return is_settled and all(
-            one.result.solution != before.result.solution for before in iterations[:-1]
-        )
+        return False
+    if len(iterations) > 1 and one.result.certificate.limit == "time":
+        # It has given back what its pools do not need. The next would be sought as short of time.
+        return False
     return not _is_near(iterations)
 
 
