@@ -230,10 +230,11 @@ class IterationSolves:
             Whether no iteration follows. If one does, a settled plan that lacks a little still is
             relieved further there, at a fraction of what a solve short of time costs.
         """
-        found = self._settled_at_last(start) if start.certificate.limit == "time" else None
-        if found is None or (is_last and not found.is_enough):
-            found = self._candidate(start)
-        return found.problem, found.result
+        known = self._settled_at_last(start) if start.certificate.limit == "time" else None
+        if known is None or (is_last and not known.is_enough and not self._is_late(_LEAST_TIME)):
+            other = self._candidate(start)
+            known = other if known is None else min(known, other, key=lambda one: one.order)
+        return known.problem, known.result
 
     def settling_seconds(self) -> float:
         """Return the seconds in which a plan is settled now."""
