@@ -1,13 +1,13 @@
 """Relief: jobs leave pools that cannot have the hosts that these require.
 
 Where jobs stay, a pool may lack capacity whatever is paid: its machine room is full, or a cloud has
-no more hosts. Some of its jobs then have to run elsewhere. A linear program says how many jobs of
-which class go from which full pool to where others of the class are, in each regime, together with
-the hosts that are ordered and rented for them. It takes what pools require to rise and fall in
-proportion to the part of a class that moves, between nobody and all of it: what is lost with the
-last gang of a class counts. What is required is concave, so a pool that a part of a class left is
-short still, and the program is solved again. Where it finds no way, a class comes to a pool where
-it is not yet: the one that costs least for what it relieves. Then, too, it is solved again.
+no more hosts. Some of its jobs then have to run elsewhere. What a pool requires is concave in its
+load, so its tangent at the plan is never too low: a linear program that charges pools by their
+tangents says how many jobs of which class go from which full pool to where others of the class are,
+in each regime, together with the hosts that are ordered and rented for them. Charged by what the
+whole class requires there, in place of tangents, plans cost a twentieth more. Where it finds no
+way, a class comes to a pool where it is not yet: the one that costs least for what it relieves, as
+the tangent says nothing of what the first jobs there require. Then it is solved again.
 """
 
 from __future__ import annotations
@@ -37,6 +37,8 @@ _LITTLE = 0.5
 # Linear programs at most. Most plans need four: one that finds what is lacking, one that moves jobs
 # to where others of their class are, and two after new places.
 _MAX_PROGRAMS = 8
+# Part of a class by which tangents are taken. Of less the table of quick needs is too coarse.
+_STEP = 0.1
 # Parts of a class that a new place is tried with, the first that relieves enough is taken.
 _PARTS = (0.1, 0.2, 0.35, 0.5, 0.75, 1.0)
 # Part of a class in a pool below which it is not moved: round-off of the linear program.
@@ -333,14 +335,14 @@ class _Program:
             if not others:
                 continue
             here = needs.rates[i, regimes]
-            rest = needs.need(pool, regimes, {i: np.zeros(len(here))})
-            leaves = needs.needs[pool][regimes] - rest
+            rest = needs.need(pool, regimes, {i: (1 - _STEP) * here})
+            leaves = (needs.needs[pool][regimes] - rest) / _STEP
             once = self._rows(np.full(len(regimes), -1.0))
             for j in others:
                 there, comes = needs.pool[j], needs.rates[j, regimes] > NO_JOBS
                 to = regimes[comes]
-                with_more = needs.need(there, to, {j: needs.rates[j, to] + here[comes]})
-                arrives = with_more - needs.needs[there][to]
+                with_more = needs.need(there, to, {j: needs.rates[j, to] + _STEP * here[comes]})
+                arrives = (with_more - needs.needs[there][to]) / _STEP
                 cost = here[comes] * (self.relief.energy[j, to] - self.relief.energy[i, to])
                 columns = self._columns(cost, np.ones(len(to)))
                 self._enter(self.row_of[pool][to], columns, leaves[comes] / unit)
