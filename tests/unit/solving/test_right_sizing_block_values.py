@@ -70,9 +70,7 @@ def test_relaxations_close_at_the_same_bound_with_two_workers() -> None:
 
 
 @pytest.mark.long
-def test_the_check_of_infeasibility_takes_the_workers_from_late_blocks_and_gives_them_back() -> (
-    None
-):
+def test_the_check_of_infeasibility_takes_workers_from_late_blocks_and_gives_them_back() -> None:
     search = Decomposition(data(), Settings(600.0, workers=2), 1e-4)
     relaxation = search.relaxation
     point = relaxation.completing.complete(relaxation.first.upper)
