@@ -34,9 +34,6 @@ _KEPT = 2
 """Shared values that a worker keeps: calls about one value come one after the other, so that at the
 border between two both are wanted."""
 
-_SENT_AHEAD = "2 * n_jobs"
-"""Calls that are with the workers: one that each is at, and one that waits for it."""
-
 
 class Workers:
     """The workers of one run; made by `workers`.
@@ -96,7 +93,7 @@ class Workers:
 
         if return_as not in self._pools:
             # A batch of more than one call would hold back finished ones.
-            pool = joblib.Parallel(return_as=return_as, batch_size=1, pre_dispatch=_SENT_AHEAD)
+            pool = joblib.Parallel(return_as=return_as, batch_size=1)
             self._pools[return_as] = self._stack.enter_context(pool)
         return self._pools[return_as]
 
@@ -149,10 +146,7 @@ class Workers:
         return own and not self._is_serial
 
     def start(
-        self,
-        function: Callable[..., Out],
-        calls: Sequence[tuple[Any, ...]],
-        send_all: bool = False,
+        self, function: Callable[..., Out], calls: Sequence[tuple[Any, ...]]
     ) -> Generator[Out, None, None]:
         """Start calls, and return the results as they are done; of workers that start at once.
 
@@ -162,13 +156,9 @@ class Workers:
         ----------
         function, calls
             As of `run`.
-        send_all
-            Whether all calls are sent now, so that they go on whatever this process does, and end
-            though others close these workers; else each is sent once the workers have few left.
         """
         pool = self.pool("generator_unordered")
         pool.timeout = None
-        pool.pre_dispatch = "all" if send_all else _SENT_AHEAD
         results: Generator[Out, None, None] = pool(self._as_sent(function, calls))
         return results
 

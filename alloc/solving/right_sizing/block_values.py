@@ -113,7 +113,7 @@ class BlockValues:
             # They start while the first program is solved here.
             ready = [(self._token, self.data)] * self.workers
             with ctrl_c_waits():
-                self._running = self._crew.start(_start_with, ready, send_all=True)
+                self._running = self._crew.start(_start_with, ready)
         return self
 
     def __exit__(
@@ -216,7 +216,7 @@ class BlockValues:
         ]
         found: dict[Task, BlockValue] = {}
         with worker_deaths("right-sizing"), ctrl_c_waits():
-            self._running = self._crew.start(_solve_some, calls, send_all=True)
+            self._running = self._crew.start(_solve_some, calls)
         while len(found) < len(order) - late:
             answer = self._next_answer()
             assert answer is not None, "a piece is missing"

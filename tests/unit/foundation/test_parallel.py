@@ -10,11 +10,9 @@ from types import SimpleNamespace
 
 import joblib
 import pytest
-from joblib.externals.loky import get_reusable_executor
 
 from alloc.errors import BackendUnavailableError, InstanceError, SolverError, worker_deaths
 from alloc.parallel import workers
-from alloc.solving.processes import deaf_workers
 
 ROOT = Path(__file__).parents[3]
 ADDRESSES = ("DASK_SCHEDULER_ADDRESS", "RAY_ADDRESS")
@@ -66,19 +64,6 @@ def test_a_run_that_stops_early_leaves_its_pool_to_the_next():
         with closing(crew.run(abs, calls)) as results:
             assert next(results) in range(8)
         assert sorted(crew.run(abs, calls)) == list(range(8))
-
-
-@pytest.mark.long
-def test_calls_that_are_all_sent_end_though_others_close_the_workers():
-    """As another thread's run does: calls not yet sent would be waited for without end."""
-    calls = [(number,) for number in range(12)]
-    with deaf_workers(2) as crew:
-        results = crew.start(abs, calls, send_all=True)
-        get_reusable_executor(reuse=True).shutdown(wait=True)
-        assert sorted(results) == list(range(12))
-        with deaf_workers(2) as others:
-            assert sorted(others.start(abs, calls, send_all=True)) == list(range(12))
-        assert sorted(crew.start(abs, calls)) == list(range(12))
 
 
 @pytest.mark.parametrize(
