@@ -327,15 +327,19 @@ def _solve_scaled(model: ArrayModel, options: SolverOptions) -> RawResult:
     solver = quiet_solver(options)
     if solver.passModel(highs_model(model)) == highspy.HighsStatus.kError:
         raise SolverError("HiGHS refuses the program; its numbers are out of range.")
+    other_way = "off"  # of presolve, where the first fails
     if model.integer.any():
         rules_off = NO_AGGREGATOR | (NO_PROBING if options.brief else 0)
         solver.setOptionValue("presolve_rule_off", rules_off)
         solver.setOptionValue("mip_allow_restart", not options.brief)
         open_ended = np.isinf(model.lower).any() or np.isinf(model.upper).any()
-        if open_ended or not options.presolve or _has_faint_entries(model):
-            # Presolve can crash the process on integer programs with unbounded columns, and makes
-            # false optima of those with faint entries.
+        if open_ended or not options.presolve:
+            # Presolve can crash the process on integer programs with unbounded columns.
             solver.setOptionValue("presolve", "off")
+        elif _has_faint_entries(model):
+            # It makes false optima of these, but refuses some on which the search fails.
+            solver.setOptionValue("presolve", "off")
+            other_way = "choose"
     if model.matrix.nnz <= _SMALL:
         solver.setOptionValue("mip_heuristic_run_feasibility_jump", False)
     if options.start is not None:
@@ -351,7 +355,7 @@ def _solve_scaled(model: ArrayModel, options: SolverOptions) -> RawResult:
             # What presolve leaves may miss a tolerance in the same way; the program itself does
             # not: one of 8,000 drawn at random, of two rows and numbers of about one.
             solver.clearSolver()
-            solver.setOptionValue("presolve", "off")
+            solver.setOptionValue("presolve", other_way)
             solver.run()
         if model.integer.any() and not stop.pressed and _is_of_presolve(solver):
             solver = _second_opinion(solver, model, options, stop)

@@ -84,7 +84,9 @@ def solve_small(model: ArrayModel, options: SolverOptions) -> RawResult | None:
     )
 
 
-def solve_and_prove(model: ArrayModel, options: SolverOptions) -> RawResult:
+def solve_and_prove(
+    model: ArrayModel, options: SolverOptions, enough: float | None = None
+) -> RawResult:
     """Solve with HiGHS, and prove an optimum a second time where that is cheap.
 
     Parameters
@@ -93,11 +95,13 @@ def solve_and_prove(model: ArrayModel, options: SolverOptions) -> RawResult:
         The program.
     options
         Limits of the search; the time limit holds for both together.
+    enough
+        As in `with_proof`.
     """
     began = time.perf_counter()
     raw = highs.solve(model, options)
     left = options.time_limit_s - (time.perf_counter() - began)
-    return with_proof(model, raw, replace(options, time_limit_s=max(left, 0.0)))
+    return with_proof(model, raw, replace(options, time_limit_s=max(left, 0.0)), enough)
 
 
 def search_and_solve(model: ArrayModel, options: SolverOptions) -> RawResult:
@@ -173,7 +177,9 @@ def _searched(
     return raw, search
 
 
-def with_proof(model: ArrayModel, raw: RawResult, options: SolverOptions) -> RawResult:
+def with_proof(
+    model: ArrayModel, raw: RawResult, options: SolverOptions, enough: float | None = None
+) -> RawResult:
     """Return an optimum with its bound proved again, or as it is where that is not cheap.
 
     If the search meets a better solution than the one called optimal, that one is returned, and the
@@ -187,29 +193,35 @@ def with_proof(model: ArrayModel, raw: RawResult, options: SolverOptions) -> Raw
         What HiGHS says of it.
     options
         What it was solved with, and the time that is left.
+    enough
+        A bound as good as the optimum to who asks, or None. A search that proves it may end there,
+        after a tenth of the relaxations, and calls the solution feasible.
     """
     if raw.status != "optimal" or raw.values is None or raw.objective is None:
         return raw
     if model.matrix.nnz > MAX_ENTRIES:
         return raw
     with stoppable() if options.stoppable else nullcontext(Stop()) as stop:
-        found = _proved_again(model, raw, options, stop)
+        found = _proved_again(model, raw, options, stop, enough)
     # Also where it was over already: whoever pressed Ctrl-C wants no more of what comes next.
     return replace(found, limit="interrupt") if stop.pressed else found
 
 
 def _proved_again(
-    model: ArrayModel, raw: RawResult, options: SolverOptions, stop: Stop
+    model: ArrayModel, raw: RawResult, options: SolverOptions, stop: Stop, enough: float | None
 ) -> RawResult:
     """Search a small program again; see `with_proof`."""
     assert raw.objective is not None
     assert raw.values is not None
     search = _Tree(bounded(model), raw.objective, raw.values, max(options.time_limit_s, _BRIEF_S))
+    search.enough = enough
     search.program.end_with(stop)
     proved = search.run(stop)
     found = replace(raw, values=search.values, objective=search.value)
     if proved:
-        return replace(found, bound=search.bound, bound_proof="recomputed")
+        is_optimal = is_within(search.value, search.bound, OPTIMALITY_GAP)
+        status = found.status if enough is None or is_optimal else "feasible"
+        return replace(found, status=status, bound=search.bound, bound_proof="recomputed")
     if stop.pressed:
         raw = replace(raw, limit="interrupt")
         found = replace(found, limit="interrupt")
@@ -312,6 +324,8 @@ class _Tree:
         self.step = _step(model)
         self.nothing = _NOTHING * _cheapest(model, units)
         self.root = -self.sign * np.inf
+        self.enough: float | None = None
+        """A bound that closes a leaf though the value is better still."""
         self.bound = value
         self.limits = (model.lower, model.upper)
         self.ends = time.perf_counter() + seconds
@@ -324,7 +338,7 @@ class _Tree:
         least, born = np.inf, count(1)
         while leaves:
             parent, _, lower, upper = heappop(leaves)
-            if parent >= self._target():
+            if self._is_closed(parent):
                 least = min(least, parent)
                 continue
             if left == 0 or stop.pressed:
@@ -342,7 +356,7 @@ class _Tree:
             bound = self._rounded_up(self.sign * proved)
             if lower is self.model.lower and upper is self.model.upper:
                 self.root = self.sign * bound
-            if bound >= self._target():
+            if self._is_closed(bound):
                 least = min(least, bound)
                 continue
             split = self._fractional(found.values)
@@ -350,7 +364,7 @@ class _Tree:
                 self._take(found.values)
             elif self.is_pure and not self.is_claimed:
                 self._round(found.values)
-            if bound >= self._target():
+            if self._is_closed(bound):
                 least = min(least, bound)
                 continue
             if split is None:
@@ -372,11 +386,16 @@ class _Tree:
         self.program.set_column_bounds(changed, lower[changed], upper[changed])
 
     def _target(self) -> float:
-        """Return what a leaf's bound must reach, in minimisation."""
+        """Return what a leaf's bound must reach where the optimum is asked, in minimisation."""
         value = self.sign * self.value
         if not np.isfinite(value):
             return value
         return value - max(0.5 * OPTIMALITY_GAP * abs(value), self.nothing)
+
+    def _is_closed(self, bound: float) -> bool:
+        """Return whether no more need be proved of a leaf than a bound, in minimisation."""
+        suffices = self.enough is not None and bound >= self.sign * self.enough
+        return suffices or bound >= self._target()
 
     def _rounded_up(self, bound: float) -> float:
         """Return a bound after the multiples of a step that every value is."""

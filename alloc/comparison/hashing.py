@@ -19,11 +19,13 @@ def configuration_hash(of: object) -> str:
 class _Hasher(NumpyHasher):  # type: ignore[misc]  # joblib has no types
     def reducer_override(self, obj: Any) -> Any:
         """Return how an object is taken apart, as `pickle.Pickler.reducer_override` has it."""
-        kind = type(obj)
-        held = getattr(obj, "__dict__", None)
-        if isinstance(obj, type) or not isinstance(held, dict):
+        if isinstance(obj, type):
             return NotImplemented
-        cached = {name for name in held if isinstance(_of_class(kind, name), cached_property)}
+        # Some objects, as of functools.partial, are pickled another way once their dictionary has
+        # been looked at, so only those are asked for it whose class has cached properties.
+        names = _cached_by(type(obj))
+        held = getattr(obj, "__dict__", None) if names else None
+        cached = names & held.keys() if isinstance(held, dict) else None
         if not cached:
             return NotImplemented
         taken = obj.__reduce_ex__(self.proto)
@@ -35,9 +37,12 @@ class _Hasher(NumpyHasher):  # type: ignore[misc]  # joblib has no types
         return *taken[:2], _without(state, cached), *taken[3:]
 
 
-def _of_class(kind: type, name: str) -> object:
-    """Return what a class or one above it has under a name, None if nothing."""
-    return next((vars(base)[name] for base in kind.__mro__ if name in vars(base)), None)
+def _cached_by(kind: type) -> set[str]:
+    """Return the names of the cached properties of a class."""
+    has: dict[str, object] = {}
+    for base in reversed(kind.__mro__):
+        has |= vars(base)
+    return {name for name, value in has.items() if isinstance(value, cached_property)}
 
 
 def _without(state: Any, names: set[str]) -> Any:

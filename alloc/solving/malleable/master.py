@@ -254,7 +254,7 @@ def solve_integer_master(
     options: SolverOptions,
     start: list[int] | None = None,
     *,
-    prove: bool = False,
+    proved_to: float | None = None,
     others: Sequence[Column] = (),
 ) -> tuple[list[Column] | None, RawResult]:
     """Choose one column for each of some jobs within residual capacity, exactly.
@@ -273,8 +273,9 @@ def solve_integer_master(
         Limits for HiGHS.
     start
         Positions of the columns of a feasible choice, or None.
-    prove
-        Whether to prove a small optimum a second time, without the solver's word.
+    proved_to
+        Value up to which the optimum of a small choice is proved a second time, without the
+        solver's word, weighted slots; None: it is not.
     others
         The columns of all other jobs, which stay.
 
@@ -342,7 +343,10 @@ def solve_integer_master(
         values0[start] = 1.0
         values0[len(columns) :] = np.nan
         options = replace(options, start=values0)
-    raw = solve_and_prove(model, options) if prove else highs.solve(model, options)
+    if proved_to is None:
+        raw = highs.solve(model, options)
+    else:
+        raw = solve_and_prove(model, options, proved_to)
     if raw.values is None:
         return None, raw
     chosen = [columns[i] for i in np.flatnonzero(raw.values[: len(columns)] > 0.5)]

@@ -395,7 +395,8 @@ class Search:
             last = few >= left
             share = 1.0 if last and reach >= self.value else _CHOICE_SHARE
             before = self.value
-            raw = self._choose(columns[:few], share * self.settings.seconds_left(), prove=last)
+            seconds = share * self.settings.seconds_left()
+            raw = self._choose(columns[:few], seconds, proved_to=reach if last else None)
             if raw.status == "infeasible":
                 # It is not, for the incumbent is among the columns: nothing is proved.
                 return reach
@@ -461,8 +462,13 @@ class Search:
         base = float(cheapest.sum()) + constant
         return [columns[i] for i in order], excess[order], base, reach
 
-    def _choose(self, columns: list[Column], seconds: float, *, prove: bool = False) -> RawResult:
-        """Choose the best schedule among columns and the incumbent's; return what is proved."""
+    def _choose(
+        self, columns: list[Column], seconds: float, *, proved_to: float | None
+    ) -> RawResult:
+        """Choose the best schedule among columns and the incumbent's; return what is proved.
+
+        With a value up to which all profiles are listed, what lies below it is proved twice.
+        """
         assert self.plan is not None
         known = {(column.job, column.profile.key()) for column in columns}
         mine = {(column.job, column.profile.key()) for column in self.plan.values()}
@@ -478,7 +484,7 @@ class Search:
                 seconds, self.settings.seed, self.settings.workers, gap=OPTIMALITY_GAP / 2
             ),
             start,
-            prove=prove,
+            proved_to=proved_to,
         )
         if chosen is not None:
             plan = {column.job: column for column in chosen}

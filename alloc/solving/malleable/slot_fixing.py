@@ -19,7 +19,6 @@ import numpy as np
 
 from alloc.backends import SolverOptions, highs
 from alloc.backends.linear_program import LinearProgram, LinearSolution
-from alloc.errors import OutOfTime
 from alloc.formulation import Array, ArrayModel
 from alloc.models.malleable.data import Index, SlotData
 from alloc.models.malleable.profiles import IDLE, Profile
@@ -111,27 +110,24 @@ class SlotFixing:
         most
             What it must cost less than.
         """
-        try:
-            for slot in range(self._first, self._num_slots):
-                open_jobs = [j for j in range(self._data.num_jobs) if j not in self._done]
-                spent = sum(column.cost for column in self._done.values())
-                solved, share = self._priced_for(open_jobs, slot)
-                if solved.value + spent >= most - _GAIN:
+        for slot in range(self._first, self._num_slots):
+            open_jobs = [j for j in range(self._data.num_jobs) if j not in self._done]
+            spent = sum(column.cost for column in self._done.values())
+            solved = self._priced_for(open_jobs, slot)
+            if solved is None or solved.value + spent >= most - _GAIN:
+                return None
+            plan = self._whole(open_jobs, solved.values)
+            if plan is None:
+                slack = most - solved.value - spent
+                chosen = self._chosen(open_jobs, slot, solved, min(_NEAR_COST, slack))
+                if chosen is None and slack > _NEAR_COST:
+                    chosen = self._chosen(open_jobs, slot, solved, slack)
+                if chosen is None:
                     return None
-                plan = self._whole(open_jobs, share)
-                if plan is None:
-                    slack = most - solved.value - spent
-                    chosen = self._chosen(open_jobs, slot, solved, min(_NEAR_COST, slack))
-                    if chosen is None and slack > _NEAR_COST:
-                        chosen = self._chosen(open_jobs, slot, solved, slack)
-                    if chosen is None:
-                        return None
-                    self._fix(slot, chosen)
-                    plan = self._done
-                if len(plan) == self._data.num_jobs:
-                    return self._checked(plan, most)
-        except OutOfTime:
-            pass
+                self._fix(slot, chosen)
+                plan = self._done
+            if len(plan) == self._data.num_jobs:
+                return self._checked(plan, most)
         return None
 
     def _checked(self, plan: Mapping[int, Column], most: float) -> dict[int, Column] | None:
@@ -162,13 +158,11 @@ class SlotFixing:
                 new.append(column)
         return new
 
-    def _priced_for(self, jobs: list[int], slot: int) -> tuple[LinearSolution, Array]:
-        """Solve the master of what is left from a slot on; return it and the share of each column.
+    def _priced_for(self, jobs: list[int], slot: int) -> LinearSolution | None:
+        """Solve the master of what is left from a slot on.
 
-        Raises
-        ------
-        OutOfTime
-            If time is up.
+        None if time is up, or if the choices before, which keep their rows up to a tolerance, have
+        left nothing that this master's own tolerance calls a solution.
         """
         data, resources, count = self._data, len(self._scale), len(jobs)
         row = {job: i for i, job in enumerate(jobs)}
@@ -198,8 +192,8 @@ class SlotFixing:
         room = np.tile(data.rows.capacity, (self._num_slots, 1))
         room[:slot] = 0.0
         for n in range(1, _ROUNDS + 1):
-            solved = program.optimum("profiles from a slot on", self._settings.seconds_left())
-            if n == _ROUNDS:
+            solved = program.solve(self._settings.seconds_left())
+            if solved is None or n == _ROUNDS:
                 break
             prices = np.zeros(room.shape)
             duals = np.maximum(-solved.duals[count:], 0.0)
@@ -217,7 +211,7 @@ class SlotFixing:
             self.priced += new
             add(new)
         self._program = program
-        return solved, solved.values
+        return solved
 
     def _builder(self, slot: int) -> Builder:
         """Return what prices the work that is left, from a slot on."""
@@ -260,7 +254,8 @@ class SlotFixing:
     ) -> dict[int, int] | None:
         """Return a configuration of each open job in a slot, `IDLE` for none.
 
-        Profiles of more reduced cost than the most are left out. None where no choice is found.
+        Profiles of more reduced cost than the most are left out. None where no choice is found in
+        time.
         """
         from scipy import sparse  # slow to load, and many instances are proved without
 
@@ -290,7 +285,7 @@ class SlotFixing:
         )
         settings = self._settings
         if settings.time_is_up():
-            raise OutOfTime
+            return None
         seconds = min(_SECONDS, settings.seconds_left())
         options = SolverOptions(seconds, settings.seed, settings.workers, gap=_NEAR)
         raw = highs.solve(choice, options)

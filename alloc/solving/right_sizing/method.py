@@ -191,6 +191,8 @@ def _search(
     # A quarter that is next to nothing beside others is within the tolerances of the masters, which
     # count the money of all in one unit: their cuts know no plan, and no proof that there is none.
     other = solve_extensive(data, settings, gap, start)
-    return other if other.bound >= found.bound else replace(
-        other, bound=found.bound, bound_proof=found.bound_proof
+    return (
+        other
+        if other.bound >= found.bound
+        else replace(other, bound=found.bound, bound_proof=found.bound_proof)
     )

@@ -212,8 +212,9 @@ class Relaxation:
             Part of the blocks whose cuts may come with the next values.
         """
         linked, waived = self.setting.points(point)
-        began = time.perf_counter()
+        # Whatever this waits for, processes that start among it, is no part of a valuation.
         self.learn_late()
+        began = time.perf_counter()
         found = self.values.solve(tasks, linked, waived, keep, self.seconds_for_step(), may_be_late)
         # The first block of a quarter takes as long as dozens after it, at the same point.
         more = math.sqrt(len(self.tasks) / max(len(tasks), 1))

@@ -96,6 +96,54 @@ def test_a_false_optimum_is_found_out(seed: int) -> None:
     assert model.cost @ raw.values == pytest.approx(true)
 
 
+@pytest.mark.parametrize("claimed", ["optimum", "worse"])
+@pytest.mark.parametrize("seed", range(12))
+def test_a_bound_that_is_enough_ends_the_proof_and_is_none_above_the_optimum(
+    seed: int, claimed: str
+) -> None:
+    """Of a claim, true or false, no more is proved than is asked for."""
+    model = random_program(seed)
+    sign = 1.0 if model.sense == "min" else -1.0
+    best = best_of_all(model)
+    values = np.zeros(len(model.cost))
+    values[int((sign * model.cost).argmax())] = 2.0
+    if claimed == "optimum":
+        exact = highs.solve(model, EXACT)
+        assert exact.values is not None
+        values = exact.values
+    value = float(model.cost @ values)
+    claim = RawResult("optimal", values, value, value, None, "Optimal")
+    for part in (0.2, 0.02, 0.0, -0.1):
+        enough = best - sign * part * abs(best)
+        raw = with_proof(model, claim, EXACT, enough)
+        assert raw.bound_proof == "recomputed"
+        assert model.cost @ raw.values == pytest.approx(raw.objective)
+        # No bound is better than the optimum, and none short of what was asked or of the optimum.
+        assert sign * raw.bound <= sign * best + 1e-6 * abs(best)
+        assert sign * raw.bound >= min(sign * enough, sign * best) - 1e-6 * abs(best)
+        assert sign * raw.objective >= sign * best - 1e-6 * abs(best)
+        is_optimal = raw.objective == pytest.approx(raw.bound, rel=2e-6)
+        assert raw.status == ("optimal" if is_optimal else "feasible")
+        if part <= 0:
+            assert raw.objective == pytest.approx(best)
+
+
+def test_a_bound_that_is_enough_takes_fewer_relaxations(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the proof of an optimum is cut off, that of less is not."""
+    monkeypatch.setattr("alloc.backends.second_proof._MAX_NODES", 1)
+    monkeypatch.setattr("alloc.backends.second_proof._BRIEF_S", 0.0)
+    helped = 0
+    for seed in range(12):
+        model = random_program(seed)
+        raw = solve_and_prove(model, EXACT)
+        if raw.bound_proof == "recomputed":
+            continue
+        far = raw.bound - (5.0 if model.sense == "min" else -5.0) * abs(raw.bound)
+        again = solve_and_prove(model, EXACT, far)
+        helped += again.bound_proof == "recomputed"
+    assert helped > 0
+
+
 @pytest.mark.parametrize("seed", range(12))
 def test_a_value_within_the_tolerance_of_rows_does_not_weaken_the_bound(seed: int) -> None:
     """A solver keeps rows to 1e-6, and may claim a value that no solution has."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 
 import joblib
 import numpy as np
@@ -118,3 +118,20 @@ def test_without_cached_values_it_is_the_hash_of_joblib(name: str) -> None:
     """Rows that were stored before are found again."""
     scheduler = make_scheduler(name)
     assert configuration_hash(scheduler) == joblib.hash(scheduler)
+
+
+def test_what_a_scheduler_holds_is_hashed_as_joblib_does() -> None:
+    """Some objects are pickled another way once their dictionary has been looked at."""
+    for held in (
+        partial(max, 3),
+        max,
+        Weights.__init__,
+        np.eye(2),
+        [partial(min, 1), np.arange(3)],
+    ):
+        rule = Rule(3, [1.0])
+        rule.nested = {"held": [held]}
+        stored = joblib.hash(rule)
+        assert configuration_hash(rule) == stored
+        assert rule.threshold == 3.0
+        assert configuration_hash(rule) == stored

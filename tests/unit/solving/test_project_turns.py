@@ -20,7 +20,7 @@ from alloc.solving.project.layers import Layers
 from alloc.solving.project.method import schedule_project
 from alloc.solving.project.rules import plans_by_rule
 
-LONG = Settings(600.0)
+LONG_S = 600.0
 """Nothing here waits for it: every turn ends by an event."""
 
 
@@ -37,8 +37,9 @@ def _rules_leave_it_open(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("alloc.models.project.data.ProjectData._work_bound", lambda self: 0.0)
 
 
-def answer(problem: ProjectProblem, settings: Settings = LONG) -> Outcome[Any]:
+def answer(problem: ProjectProblem, settings: Settings | None = None) -> Outcome[Any]:
     """Return the answer, whose schedule is checked."""
+    settings = settings or Settings(LONG_S)  # whose time begins now
     outcome = schedule_project(problem, "makespan", settings, None, lambda line: None)
     assert outcome.solution is not None
     assert alloc.verify(problem, outcome.solution) == []
@@ -129,7 +130,7 @@ def test_without_time_the_schedule_of_the_rules_is_kept(
 ) -> None:
     problem = dags(one_mode=one_mode)
     first = plans_by_rule
-    settings = Settings(600.0)
+    settings = Settings(LONG_S)
 
     def last_rule(*given: Any) -> Any:
         plans = list(first(*given))

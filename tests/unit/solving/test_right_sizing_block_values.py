@@ -1,5 +1,7 @@
 """Blocks that may come late: none is lost, and relaxations close as they do without."""
 
+import time
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -8,15 +10,21 @@ import pytest
 from alloc.instances.planning import generate_planning
 from alloc.models.right_sizing.data import SizingData
 from alloc.solving.outcome import Settings
+from alloc.solving.right_sizing import relaxation as relaxation_module
 from alloc.solving.right_sizing.block_values import BlockValues
+from alloc.solving.right_sizing.decomposition import Decomposition
 from alloc.solving.right_sizing.opening_tree import OpeningTree
 from alloc.solving.right_sizing.relaxation import Relaxation
 
 
-def state(workers: int = 1, watch: Any = None) -> Relaxation:
+def data() -> SizingData:
     problem = generate_planning("late", num_host_types=3, num_sites=2, num_quarters=4,
                                 num_classes=5, num_scenarios=6, failures=1, seed=5)  # fmt: skip
-    return Relaxation(SizingData(problem), Settings(120.0, workers=workers), 1e-6, watch)
+    return SizingData(problem)
+
+
+def state(workers: int = 1, watch: Any = None) -> Relaxation:
+    return Relaxation(data(), Settings(120.0, workers=workers), 1e-6, watch)
 
 
 def relaxed(search: Relaxation) -> float:
@@ -59,6 +67,45 @@ def test_relaxations_close_at_the_same_bound_with_two_workers() -> None:
     two = relaxed(state(2, lines.append))
     assert two == pytest.approx(relaxed(state()), rel=1e-6)
     assert any("turns with blocks" in line and "beside this process" in line for line in lines)
+
+
+@pytest.mark.long
+def test_the_check_of_infeasibility_takes_workers_from_late_blocks_and_gives_them_back() -> None:
+    search = Decomposition(data(), Settings(600.0, workers=2), 1e-4)
+    relaxation = search.relaxation
+    point = relaxation.completing.complete(relaxation.first.upper)
+    linked, waived = relaxation.setting.points(point)
+    alone = BlockValues(relaxation.block_data).solve(relaxation.tasks, linked, waived)
+    with relaxation.values as values:
+        found = values.solve(relaxation.tasks, linked, waived, may_be_late=0.25)
+        known = len(relaxation.pool)
+        assert len(found) < len(alone)
+        assert not search._prove_infeasible()
+        # The cuts that were late are known, and the plan of the check is valued by the workers.
+        assert len(relaxation.pool) > known
+        assert relaxation.incumbent is not None
+        after = values.solve(relaxation.tasks, linked, waived)
+    for task, value in after.items():
+        assert value.value == pytest.approx(alone[task].value)
+
+
+def test_what_is_waited_for_before_a_valuation_does_not_count_as_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As processes that start: thought to take so long, no valuation would be in time again."""
+    search, waited = state(), [0.0]
+    point = search.completing.complete(search.first.upper)
+
+    def take_late() -> list[Any]:
+        waited[0] += 1e6
+        return []
+
+    clock = SimpleNamespace(perf_counter=lambda: time.perf_counter() + waited[0])
+    monkeypatch.setattr(relaxation_module, "time", clock)
+    monkeypatch.setattr(search.values, "take_late", take_late)
+    search.value(point, search.tasks)
+    assert waited[0] == 1e6
+    assert 0 < search.seconds_to_value < 1e5
 
 
 def test_single_cuts_are_summed_as_several_are() -> None:

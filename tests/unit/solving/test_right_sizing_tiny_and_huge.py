@@ -5,6 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 from planning_strategies import with_demand
+from planning_worlds import METHODS
 
 from alloc.instances.planning import generate_planning
 from alloc.models.right_sizing import SizingData
@@ -305,3 +306,44 @@ def test_pools_of_a_few_million_hosts_are_filled_beside_a_trillion(
     result = right_size(problem, limits=TIGHT, method=method)
     assert result.certificate.status == "optimal"
     assert verify_plan(problem, result.solution) == []
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_owned_hosts_that_cost_more_than_the_budget_are_refused_beside_next_to_no_demand(method):
+    """The search of HiGHS fails on it without presolve, which its faint entries ask for."""
+    host, larger = HostType("host-a", 1, "a"), HostType("host-a", 2, "a")
+    day, night = [1e11] * 12, [4e11] * 12
+    shared = {
+        "goal": ServiceGoal("wait", 1.0),
+        "interruptible": True,
+        "spot_overhead": 0.2,
+        "deferrable": True,
+        "hourly_profile": (1.0,) * 12 + (3.0,) * 12,
+        "loss_per_job": 5e11,
+    }
+    problem = PlanningProblem(
+        "dear",
+        "EUR",
+        3,
+        (
+            HostOffer("spot", larger, "spot", 1.28e11, ("east",), 5),
+            HostOffer("reserved", host, "reserved", 9.5e12, ("east",), 2, service_quarters=2,
+                      idle_kw=0.2, busy_kw=0.5),
+            HostOffer("rented", host, "on_demand", 5e10),
+            HostOffer("rent", host, "on_demand", 3e11),
+        ),
+        (Site("east", power_kw=4.0, pue=1.5, energy_price_per_kwh=(*day, *night)), Site("cloud")),
+        (
+            JobClass("one", (JobOption("a", 1, 1.0),), sites=("east", "cloud"), **shared),
+            JobClass("two", (JobOption("a", 2, 1.0),), sites=("east",), **shared),
+        ),
+        (
+            Scenario("low", 0.5, {"one": (5e-10, 0.0, 1e-9), "two": (1e-9,) * 3}),
+            Scenario("high", 0.5, {"one": (1e-9, 5e-10, 5e-10), "two": (1e-9,) * 3}, (0.5,) * 3),
+        ),
+        (Owned("reserved", "east", 2, 1),),
+        quarter_hours=168.0,
+        budget=3.3e11,
+        failures=2,
+    )  # fmt: skip
+    assert right_size(problem, method=method).certificate.status == "infeasible"

@@ -227,12 +227,14 @@ def test_long_instances_take_the_ascent_and_the_answer_is_certified(
     monkeypatch.setattr("alloc.solving.malleable.method._MAX_COLUMNS", 0)
     short = alloc.solve(instance, limits=Limits(seconds=60))
     monkeypatch.setattr("alloc.solving.malleable.column_generation._LONG", 1)
+    # What is proved may not depend on how far a second run of HiGHS gets on a busy machine.
+    monkeypatch.setattr("alloc.backends.second_proof._BRIEF_S", 0.0)
     long = alloc.solve(instance, limits=Limits(seconds=60))
     assert not any("ascent done" in line for line in short.log)
     assert any("ascent done" in line for line in long.log)
     assert long.certificate.verified
-    # By prices, or by the profiles among which two runs chose.
-    assert long.certificate.bound_proof in ("recomputed", "confirmed")
+    # Of the choice among the listed profiles no more is proved again than the list reaches.
+    assert long.certificate.bound_proof == "recomputed"
     assert short.certificate.objective is not None
     assert long.certificate.objective is not None
     assert long.certificate.bound <= short.certificate.objective * (1 + 1e-9)

@@ -179,6 +179,26 @@ def test_without_time_nothing_is_found_and_nothing_raised() -> None:
     assert SlotFixing(data, plan, 0, [], Settings(0.0)).run(np.inf) is None
 
 
+def test_a_choice_that_leaves_no_solution_ends_it() -> None:
+    """HiGHS keeps rows up to a tolerance: the next master may find what is left too much."""
+    data = slot_data(load("elastic-tiny/04"), "weighted_jct", ())
+    _, plan = _inserted(data, 40, list(range(data.num_jobs)))
+    fixed: list[int] = []
+
+    class Tight(SlotFixing):
+        def _fix(self, slot: int, chosen: Mapping[int, int]) -> None:
+            super()._fix(slot, chosen)
+            fixed.append(slot)
+            self._data = replace(self._data, rows=replace(self._data.rows, capacity=nothing))
+
+        def _whole(self, jobs: list[int], share: Array) -> None:
+            del jobs, share
+
+    nothing = np.zeros_like(data.rows.capacity)
+    assert Tight(data, plan, 0, [], Settings(60.0)).run(np.inf) is None
+    assert fixed == [0]
+
+
 @pytest.mark.parametrize("change", [{"preemptible": False}, {"elasticity": "moldable"}])
 def test_jobs_that_may_not_pause_or_change_do_not(change: dict[str, Any]) -> None:
     """Once such a job runs, it goes on as it began."""
