@@ -232,7 +232,7 @@ class IterationSolves:
         """
         known = self._settled_at_last(start) if start.certificate.limit == "time" else None
         if known is None or (is_last and not known.is_enough and not self._is_late(_LEAST_TIME)):
-            # What a settled plan lacks is what sites have no room for; one short of time lacks more.
+            # A settled plan lacks what sites have no room for; one short of time lacks more.
             other = self._candidate(start)
             known = other if known is None or other.is_enough else known
         return known.problem, known.result
