@@ -122,13 +122,14 @@ def test_without_cached_values_it_is_the_hash_of_joblib(name: str) -> None:
 
 def test_what_a_scheduler_holds_is_hashed_as_joblib_does() -> None:
     """Some objects are pickled another way once their dictionary has been looked at."""
-    for held in (
+    every: tuple[object, ...] = (
         partial(max, 3),
         max,
         Weights.__init__,
         np.eye(2),
         [partial(min, 1), np.arange(3)],
-    ):
+    )
+    for held in every:
         rule = Rule(3, [1.0])
         rule.nested = {"held": [held]}
         stored = joblib.hash(rule)

@@ -15,7 +15,7 @@ from alloc.planning.changes import Demand
 from alloc.planning.differences import what_if
 from alloc.planning.documents import encode_report, encode_what_if
 from alloc.planning.fronts import pareto
-from alloc.planning.replay import ReplaySettings
+from alloc.planning.replay import ReplaySettings, replay_all
 from alloc.planning.report import plan
 from alloc.problems.right_sizing import ServiceGoal
 from alloc.problems.right_sizing.plan_tables import difference_tables
@@ -68,7 +68,7 @@ def test_an_interrupt_of_a_later_iteration_keeps_those_before(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Of plan and replay in turn nothing was kept, though the first iteration had its plan."""
-    replays = verdicts.replay_all
+    replays = replay_all
     calls: list[int] = []
 
     def interrupted(*arguments: Any, **named: Any) -> Any:

@@ -1,6 +1,7 @@
 """Right-sizing of a billionth of a GPU, and of a trillion of them."""
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 import pytest
@@ -313,7 +314,7 @@ def test_owned_hosts_that_cost_more_than_the_budget_are_refused_beside_next_to_n
     """The search of HiGHS fails on it without presolve, which its faint entries ask for."""
     host, larger = HostType("host-a", 1, "a"), HostType("host-a", 2, "a")
     day, night = [1e11] * 12, [4e11] * 12
-    shared = {
+    shared: dict[str, Any] = {
         "goal": ServiceGoal("wait", 1.0),
         "interruptible": True,
         "spot_overhead": 0.2,
