@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 from dataclasses import dataclass, field
 from functools import cached_property, partial
+from typing import Any
 
 import joblib
 import numpy as np
@@ -61,7 +62,7 @@ class Rule:
         self.limit = limit
         self.plain = Weights(values)
         self.heavy = HeavyWeights(values)
-        self.nested = {"rest": [(Frozen(Weights(values)), Slotted(limit))]}
+        self.nested: dict[str, list[Any]] = {"rest": [(Frozen(Weights(values)), Slotted(limit))]}
 
     @cached_property
     def threshold(self) -> float:
