@@ -4,8 +4,8 @@ A plan that the time of its solve ended, and whose jobs then stayed where they w
 pool what the formula asks for, and hosts more that draws before it asked for. Here its jobs stay
 again. Each of its pools is replayed with fewer GPUs, until it is known how few keep the goals; the
 integer program of `alloc.planning.settling` says which hosts are then the cheapest, and all pools
-with other hosts than before are replayed by draws of their own. What misses a goal gets back what
-it had. So the plan becomes cheaper, or stays.
+with other hosts than before are replayed by draws of their own. What misses a goal gets back half
+of what it had, then all. So the plan becomes cheaper, or stays.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from alloc.solving.outcome import Progress
 
 # Part of the cost that must be saved for it to be worth its replays.
 _LITTLE = 0.002
-# Programs at most: one with all that is saved, and two that give back what was missing. Where hosts
-# of one pool make room for those of another, the second may move some.
-_MAX_PROGRAMS = 3
+# Programs at most: one with all that is saved, and three that give back half of what was missing,
+# then all. Where hosts of one pool make room for those of another, each may move some.
+_MAX_PROGRAMS = 4
 # Draws of its verdicts are apart from those of so many iterations: no plan is judged by draws that
 # it was made by.
 _DRAWS = 1000
@@ -93,6 +93,7 @@ def lessened(
     tell("measuring with how few hosts its goals hold")
     found = dict(zip(by_pool, measured_ratios(calls, verdicts.settings), strict=True))
     trial = replace(knowledge, corrections=knowledge.corrections | found)
+    again: set[Pool] = set()
     for _ in range(_MAX_PROGRAMS):
         less = settled(problem, trial, result, seconds)
         saved = 0.0 if less is None else cost - (less.certificate.objective or 0.0)
@@ -105,5 +106,8 @@ def lessened(
         missed = {one.pool for one, goals in pairs if not all(m.holds for m in goals)}
         if not missed:
             return less, pairs
-        trial.corrections |= {pool: before[pool] for pool in missed if pool in before}
+        for pool in missed & before.keys():
+            had, has = before[pool], trial.corrections[pool]
+            trial.corrections[pool] = had if pool in again else (had + has) / 2
+        again |= missed
     return None
