@@ -77,7 +77,7 @@ def test_a_schedule_is_not_proved_by_it(monkeypatch: pytest.MonkeyPatch) -> None
     instance = three_jobs_of_three_gpus(1.0)
     asked = []
 
-    def refuses(model: object, options: object) -> RawResult:
+    def refuses(model: object, options: object, enough: float) -> RawResult:
         asked.append(model)
         return refusing(model, options)
 
