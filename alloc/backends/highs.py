@@ -396,17 +396,22 @@ def _has_faint_entries(model: ArrayModel) -> bool:
 def _second_opinion(
     first: highspy.Highs, model: ArrayModel, options: SolverOptions, stop: Stop
 ) -> highspy.Highs:
-    """Return a solver that refutes the first one without presolve, else the first.
+    """Return a solver that refutes the first one without presolve, or with it, else the first.
 
     HiGHS's presolve of integer programs has refused programs that have a solution (1.13.1; limits
     a little above a whole number of hosts), and its false optima (see `NO_AGGREGATOR`) are most
-    often of programs of which it leaves nothing to search. Those take a millisecond to check.
+    often of programs of which it leaves nothing to search. Those take a millisecond to check. And
+    without it HiGHS has refused a program of faint entries whose limit was just what was needed.
     """
+    was_off = first.getOptionValue("presolve")[1] == "off"
+    open_ended = np.isinf(model.lower).any() or np.isinf(model.upper).any()
     spent = first.getRunTime()
     seconds = min(spent * _TIMES_FOR_SECOND, options.time_limit_s - spent)
     solver = quiet_solver(options)
     solver.setOptionValue("time_limit", max(seconds, SECONDS_FOR_SECOND))
-    solver.setOptionValue("presolve", "off")
+    solver.setOptionValue("presolve_rule_off", NO_AGGREGATOR)
+    # Presolve can crash the process on integer programs with unbounded columns.
+    solver.setOptionValue("presolve", "choose" if was_off and not open_ended else "off")
     if model.matrix.nnz <= _SMALL:
         solver.setOptionValue("mip_heuristic_run_feasibility_jump", False)
     solver.passModel(highs_model(model))

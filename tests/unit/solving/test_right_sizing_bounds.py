@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 from planning_strategies import with_money
 
@@ -15,7 +17,7 @@ from alloc.problems.right_sizing import (
     Tightening,
 )
 from alloc.result import Limits
-from alloc.solving.right_sizing.method import right_size
+from alloc.solving.right_sizing.method import Method, right_size
 from alloc.topology import HostType
 from alloc.verification.right_sizing import verify_plan
 
@@ -112,3 +114,40 @@ def test_no_bound_is_above_what_the_other_method_finds(
         assert result.certificate.bound <= best * (1 + ROUNDING)
         if result.certificate.status == "optimal":
             assert result.certificate.objective <= best * (1 + ROUNDING)
+
+
+@pytest.mark.parametrize("method", ["extensive", "decomposition"])
+@pytest.mark.parametrize("unit", [1e-9, 1.0, 1e12])
+@pytest.mark.parametrize("jobs", [0.5, 3.0, 7.0])
+def test_a_budget_of_just_what_is_needed_is_enough(
+    jobs: float, unit: float, method: Method
+) -> None:
+    """HiGHS without presolve refused the quarterly program of such a budget."""
+    host = HostType("host", 1, "a")
+    hosts = math.ceil(jobs * 3.0 * 2 / 0.95)
+    problem = PlanningProblem(
+        "just enough",
+        "EUR",
+        2,
+        (
+            HostOffer("reserved", host, "reserved", unit, service_quarters=1, ports=1.0),
+            HostOffer("rent", host, "on_demand", 0.3 * unit, most_hosts=0),
+        ),
+        (Site("east", ports=1.0), Site("cloud")),
+        (
+            JobClass(
+                "work",
+                (JobOption("a", 2, 3.0), JobOption("b", 1, 0.5)),
+                hourly_profile=(1.0,) * 12 + (3.0,) * 12,
+                loss_per_job=0.5 * unit,
+            ),
+        ),
+        (Scenario("none", 0.5, {"work": (0.0, 0.0)}), Scenario("some", 0.5, {"work": (0.0, jobs)})),
+        quarter_hours=168.0,
+        budget=hosts * unit,
+        bands=1,
+        utilisation=0.95,
+    )
+    found = right_size(problem, method=method, limits=Limits(seconds=20, gap=0.5))
+    assert verify_plan(problem, found.require_solution()) == []
+    assert found.certificate.objective == pytest.approx(hosts * unit, rel=1e-6)
