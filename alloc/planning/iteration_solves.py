@@ -80,6 +80,10 @@ class _Candidate:
         return self.result.solution is None, not self.is_enough, self.cost
 
 
+def _better(one: _Candidate, other: _Candidate | None) -> _Candidate:
+    return one if other is None else min(one, other, key=lambda each: each.order)
+
+
 @dataclass
 class IterationSolves:
     """The solves of an iteration, which share its time.
@@ -298,19 +302,23 @@ class IterationSolves:
         few = len(places) * self.problem.num_quarters <= _FEW_CHOICES
         now = tightened(self.shared, self.knowledge, None if anywhere else places)
         result = self.of(now, start, _FIRST_TIME)
+        best: _Candidate | None = None
         for _ in range(_MAX_SOLVES):
             if result.solution is None:
                 break
             judged = tightest(self.operations(result), self.settings.regimes)
             if not raise_buffers(self.knowledge, self.shared, judged):
-                return _Candidate(now, result, is_enough=True)
+                return _better(_Candidate(now, result, is_enough=True), best)
             lacking = _Candidate(now, result, is_enough=False)
             if result.certificate.bound >= below:
-                return lacking
+                return _better(lacking, best)
             if self._is_late(_LAST_TIME) or result.certificate.limit == "time":
-                # The next solve would end by its time too, and move jobs to where other hosts are
+                # The next solve may end by its time too, and move jobs to where other hosts are
                 # required than its buffers are for: those of this one stay where they are.
-                return self._settled_at_last(result) or lacking
+                known = self._settled_at_last(result)
+                best = _better(known, best) if known is not None else best
+                if self._is_late(_PLACES_TIME):
+                    return best or lacking
             stay = places if few else self._places(result)
             more = tightened(self.shared, self.knowledge, None if anywhere else stay)
             again = self.of(more, result, _MENDING_TIME)
@@ -319,7 +327,7 @@ class IterationSolves:
                 # hold.
                 break
             now, result = more, again
-        return _Candidate(now, result, is_enough=False)
+        return best or _Candidate(now, result, is_enough=False)
 
     def tightened(self, result: Result[Plan], *, anywhere: bool) -> PlanningProblem:
         """Return the problem with the buffers known, classes being where a plan sends them.
