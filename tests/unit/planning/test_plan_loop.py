@@ -477,7 +477,7 @@ def test_a_plan_that_holds_is_kept_where_the_next_one_cannot_be_measured(
     with pytest.raises(InstanceError, match="any number of hosts"):
         plan_and_replay(problem(), _scripted([cheap]), REPLAY)
     roomy = _roomy(40.0)
-    monkeypatch.setattr("alloc.planning.loop._worth_another", lambda iterations: True)
+    monkeypatch.setattr("alloc.planning.loop._worth_another", lambda *known: True)
     ended = plan_and_replay(problem(), _scripted([roomy]), REPLAY)
     assert ended.outcome == "holds"
     assert ended.result is roomy
