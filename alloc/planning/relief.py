@@ -84,6 +84,8 @@ def relieved(
     for step in _STEPS:
         relief = _Relief(problem, knowledge, plan, step)
         other = relief.plan(began + seconds)
+        if other is None and math.isfinite(relief.value):
+            return None  # nothing is lacking
         if found is None or (other is not None and relief.value < value):
             found, value = other, relief.value
         if time.monotonic() - began > seconds / len(_STEPS):

@@ -40,7 +40,7 @@ def worker_processes(count: int) -> Iterator[joblib.Parallel]:
 
 
 @contextmanager
-def deaf_workers(count: int) -> Iterator[Workers]:
+def background_workers(count: int) -> Iterator[Workers]:
     """Yield workers of which calls go on beside this process, deaf to Ctrl-C as above.
 
     Whoever starts the first calls does so while Ctrl-C waits (`alloc.processes.ctrl_c_waits`).

@@ -33,16 +33,16 @@ _TRIED, _STEPS = 5, 60
 """Profiles that are tried for one choice, and after how many tries in all a dive is given up: on
 elastic-medium/07 forty such dives found seven better plans in 10.8 seconds of CPU, with three tries
 and forty in all five in 8.5, and where the surest profile was always taken four in 9.4."""
-_WHOLE = 1 - 1e-6
+WHOLE = 1 - 1e-6
 """Share in the linear master from which a profile is taken as a whole: the rest is its
 tolerance."""
-_PRICED = 1e-3
+PRICED = 1e-3
 """What more rounds of pricing may lower the value by that are not worth them, in slots where costs
 are about 1: a hundredth of what a neighbourhood gains."""
-_GAIN = 1e-6
+LEAST_GAIN = 1e-6
 """By how much a plan must be better, in the same unit: less is rounding of the linear master."""
 
-_Key = tuple[int, tuple[int, tuple[int, ...]]]
+Key = tuple[int, tuple[int, tuple[int, ...]]]
 """Job and profile."""
 
 
@@ -98,7 +98,7 @@ class Dive:
             np.ones(count),
         )
         self._program = program
-        self._master = RestrictedMaster[_Key]("the linear master of some jobs", program)
+        self._master = RestrictedMaster[Key]("the linear master of some jobs", program)
         self._columns: list[Column] = []
         self._gone: list[bool] = []
         """Columns that may not be taken now."""
@@ -123,9 +123,9 @@ class Dive:
         try:
             value, share = self._solve(_ROOT_ROUNDS, most)
             while True:
-                best = self._best(share) if value < most - _GAIN else None
+                best = self._best(share) if value < most - LEAST_GAIN else None
                 if best is not None:
-                    parts = [i for i in best if share[i] <= _WHOLE]
+                    parts = [i for i in best if share[i] <= WHOLE]
                     if not parts and fit_together((self._columns[i] for i in best), self._room):
                         return {self._columns[i].job: self._columns[i] for i in best} | self._fixed
                     # What is whole but does not fit keeps the rows up to the tolerance of the
@@ -163,14 +163,14 @@ class Dive:
             if above <= little:
                 return (above, share), sorted(others)
             self._take_back()
-            if above < most - _GAIN:
+            if above < most - LEAST_GAIN:
                 others.append((above, i))
         return None, sorted(others)
 
     def _parts(self, share: Array) -> list[int]:
         """Return the columns of open jobs that are taken in part, the surest first."""
         order = np.argsort(-share, kind="stable").tolist()
-        some = [i for i in order if 1 - _WHOLE < share[i] <= _WHOLE]
+        some = [i for i in order if 1 - WHOLE < share[i] <= WHOLE]
         return [i for i in some if self._columns[i].job in self._open]
 
     def _fix_and_solve(self, i: int, most: float) -> tuple[float, Array]:
@@ -182,7 +182,7 @@ class Dive:
     def _best(self, share: Array) -> list[int] | None:
         """Return the column of most share of each open job; None if one has none."""
         best: dict[int, int] = {}
-        for i in np.flatnonzero(share > 1 - _WHOLE).tolist():
+        for i in np.flatnonzero(share > 1 - WHOLE).tolist():
             job = self._columns[i].job
             if job in self._open and (job not in best or share[i] > share[best[job]]):
                 best[job] = i
@@ -213,9 +213,11 @@ class Dive:
                 for column in new
             ]
             falls = -sum(min(0.0, cost) for cost in reduced)
-            if falls < _PRICED or found.value - falls >= most:
+            if falls < PRICED or found.value - falls >= most:
                 break
-            if not self._add([c for c, cost in zip(new, reduced, strict=True) if cost < -_GAIN]):
+            if not self._add(
+                [c for c, cost in zip(new, reduced, strict=True) if cost < -LEAST_GAIN]
+            ):
                 break
         share = np.zeros(len(self._columns))
         own = self._master.generated(found.values)
@@ -224,7 +226,7 @@ class Dive:
 
     def _add(self, columns: Sequence[Column]) -> int:
         """Add the columns that are new; return how many."""
-        new: dict[_Key, Column] = {}
+        new: dict[Key, Column] = {}
         for column in columns:
             key = (column.job, column.profile.key())
             if key not in self._master:

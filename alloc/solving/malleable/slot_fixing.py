@@ -22,8 +22,10 @@ from alloc.backends.linear_program import LinearProgram, LinearSolution
 from alloc.formulation import Array, ArrayModel
 from alloc.models.malleable.data import Index, SlotData
 from alloc.models.malleable.profiles import IDLE, Profile
+from alloc.solving.malleable.dive import LEAST_GAIN, PRICED, WHOLE, Key
 from alloc.solving.malleable.insertion import Builder
 from alloc.solving.malleable.master import Column, fit_together, make_column
+from alloc.solving.malleable.windows import FIT
 from alloc.solving.outcome import Settings
 
 _ROUNDS = 3
@@ -38,17 +40,6 @@ _SECONDS = 2.0
 that its answers are far off."""
 _NEAR = 5e-5
 """Relative gap of the choice: a twentieth of what schedules are apart."""
-_PRICED = 1e-3
-"""What more rounds of pricing may lower the value by that are not worth them, as in a dive."""
-_GAIN = 1e-6
-"""By how much a plan must be better, in slots where costs are about 1, as in a dive."""
-_WHOLE = 1 - 1e-6
-"""Share in the linear master from which a profile is taken as a whole, as in a dive."""
-_FIT = 1e-9
-"""Relative slack of work left against a slot's work, as in the profiles."""
-
-_Key = tuple[int, tuple[int, tuple[int, ...]]]
-"""Job and profile."""
 
 
 class SlotFixing:
@@ -99,7 +90,7 @@ class SlotFixing:
             self._left[job] -= float(data.table(job).rate[running].sum())
         self._columns: list[Column] = []
         self._choices: list[Index] = []
-        self._keys: set[_Key] = set()
+        self._keys: set[Key] = set()
         self._take([*plan.values(), *columns])
 
     def run(self, most: float) -> dict[int, Column] | None:
@@ -114,7 +105,7 @@ class SlotFixing:
             open_jobs = [j for j in range(self._data.num_jobs) if j not in self._done]
             spent = sum(column.cost for column in self._done.values())
             solved = self._priced_for(open_jobs, slot)
-            if solved is None or solved.value + spent >= most - _GAIN:
+            if solved is None or solved.value + spent >= most - LEAST_GAIN:
                 return None
             plan = self._whole(open_jobs, solved.values)
             if plan is None:
@@ -134,7 +125,9 @@ class SlotFixing:
         """Return a plan if it costs less and fits: solvers keep their rows up to a tolerance."""
         room = np.tile(self._data.rows.capacity, (self._num_slots, 1))
         cost = sum(column.cost for column in plan.values())
-        return dict(plan) if cost < most - _GAIN and fit_together(plan.values(), room) else None
+        return (
+            dict(plan) if cost < most - LEAST_GAIN and fit_together(plan.values(), room) else None
+        )
 
     def _doing(self, profile: Profile) -> Index:
         """Return the configuration of a profile in each slot."""
@@ -202,10 +195,10 @@ class SlotFixing:
             for column in builder.cheapest(free, room, prices, joint):
                 whole = self._completed(column, slot)
                 paid = whole.cost + float(flat[whole.rows] @ whole.use)
-                if (reduced := paid - solved.duals[row[whole.job]]) < -_GAIN:
+                if (reduced := paid - solved.duals[row[whole.job]]) < -LEAST_GAIN:
                     falls -= reduced
                     better.append(whole)
-            new = self._take(better) if falls >= _PRICED else []
+            new = self._take(better) if falls >= PRICED else []
             if not new:
                 break
             self.priced += new
@@ -245,7 +238,7 @@ class SlotFixing:
     def _whole(self, jobs: list[int], share: Array) -> dict[int, Column] | None:
         """Return the plan if the master takes a whole profile for each open job."""
         plan = dict(self._done)
-        for i in np.flatnonzero(share >= _WHOLE).tolist():
+        for i in np.flatnonzero(share >= WHOLE).tolist():
             plan[self._columns[i].job] = self._columns[i]
         return plan if len(plan) == self._data.num_jobs else None
 
@@ -302,7 +295,7 @@ class SlotFixing:
             if c == IDLE:
                 continue
             rate, left = float(self._data.table(job).rate[c]), float(self._left[job])
-            if left <= rate * (1 + _FIT):
+            if left <= rate * (1 + FIT):
                 end = slot + min(left / rate, 1.0)
                 self._done[job] = self._column(job, self._fixed[job], end)
                 self._left[job] = 0.0

@@ -22,10 +22,11 @@ from alloc.errors import OutOfTime
 from alloc.formulation import Array
 from alloc.models.malleable.data import Index, SlotData, Table
 from alloc.models.malleable.profiles import IDLE, Profile
+from alloc.solving.malleable.dive import LEAST_GAIN
 from alloc.solving.malleable.master import Column, fit_together, make_column
 from alloc.solving.outcome import Settings
 
-_FIT = 1e-9
+FIT = 1e-9
 """Relative slack of work against a slot's work and of ends against limits, as in the profiles."""
 _OPTIONS = {1: 60, 2: 20, 3: 10}
 """Configurations of a job in each slot, by the number of slots: a thousand ways of each job or so,
@@ -40,9 +41,6 @@ _SECONDS = 0.2
 """Time of the integer program, seconds; most need a tenth of it."""
 _NEAR = 1e-5
 """Relative gap of the integer program: less is a tenth of what a window gains."""
-_GAIN = 1e-6
-"""By how much a plan must be better, in slots where costs are about 1, as in a dive: less is
-rounding of the linear relaxation."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -172,7 +170,7 @@ class Window:
         for job in changed:
             room.reshape(-1)[self._plan[job].rows] += self._plan[job].use
         # The solver keeps its rows up to a tolerance only.
-        return gain > _GAIN and fit_together(changed.values(), room)
+        return gain > LEAST_GAIN and fit_together(changed.values(), room)
 
     def _listed(self, job: int, profile: Profile) -> tuple[Index, Array]:
         """Return choices of a job in the slots, and about what each loses against its best one."""
@@ -224,11 +222,11 @@ class Window:
                 own = np.full(len(choice), rate[doing[t]])
             else:
                 continue
-            done = going & (own > 0) & (left <= own * (1 + _FIT))
+            done = going & (own > 0) & (left <= own * (1 + FIT))
             if done.any():
                 end[done] = t + np.clip(left[done] / own[done], 0.0, 1.0)
             left -= own
-        possible &= end <= min(float(data.limit[job]), float(len(self._room))) + _FIT
+        possible &= end <= min(float(data.limit[job]), float(len(self._room))) + FIT
         mine = self._is_mine(job, choice)
         possible |= mine
         choice, end, mine = choice[possible], end[possible], mine[possible]
@@ -247,7 +245,7 @@ class Window:
         excess = [own - own.min() for own in reduced]
         value = sum(float(ways.cost[ways.mine]) for ways in self._ways)
         slack = value - sum(float(own.min()) for own in reduced) + float(prices @ self._free)
-        if slack <= _GAIN:
+        if slack <= LEAST_GAIN:
             return False
         total = np.concatenate(excess)
         if np.count_nonzero(total <= slack) > most:

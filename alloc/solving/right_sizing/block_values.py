@@ -30,7 +30,7 @@ from alloc.formulation import ArrayModel, RawResult
 from alloc.models.right_sizing.data import Array
 from alloc.parallel import Workers
 from alloc.processes import ctrl_c_waits
-from alloc.solving.processes import deaf_workers
+from alloc.solving.processes import background_workers
 from alloc.solving.right_sizing.blocks import BlockData, BlockSolver, BlockValue, Task
 
 _PIECES = 4
@@ -105,7 +105,7 @@ class BlockValues:
 
     def __enter__(self) -> Self:
         if self.workers > 1:
-            crew = self._stack.enter_context(deaf_workers(self.workers))
+            crew = self._stack.enter_context(background_workers(self.workers))
             # Where nothing can go on beside this process, as in a worker, it is alone.
             self._crew = crew if crew.starts_at_once else None
         if self._crew is not None:
