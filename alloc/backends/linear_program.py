@@ -389,7 +389,11 @@ class LinearProgram:
         return self._solver.getBasis()
 
     def set_basis(self, basis: highspy.HighsBasis) -> None:
-        """Start the next solve from a basis of before."""
+        """Start the next solve from a basis of before; rows added since then are slack in it."""
+        more = self.num_rows - len(basis.row_status)
+        if more:
+            slack = [highspy.HighsBasisStatus.kBasic] * more
+            basis.row_status = [*basis.row_status, *slack]
         self._solver.setBasis(basis)
 
     def integer_model(self) -> ArrayModel:

@@ -35,30 +35,35 @@ from alloc.solving.right_sizing.blocks import BlockData, BlockSolver, BlockValue
 
 _PIECES = 4
 """Calls for each worker: few enough to cost little, and enough that none waits long for another."""
-_solvers: dict[str, BlockSolver] = {}
-"""In a worker process, the solver it has warm, by the token of its problem."""
+_solvers: dict[str, tuple[int, BlockSolver]] = {}
+"""In a worker process, the solver it has warm, by the token of its problem, and the state of it."""
 
 Answer = tuple[int, float, list[BlockValue]]
 """Number of a piece, CPU time that it took, seconds, and the values of its blocks."""
 
 
-def _get_ready(token: str, data: BlockData) -> BlockSolver:
-    """Return the solver of a problem, which this process makes once."""
+def _get_ready(token: str, state: int, data: BlockData) -> BlockSolver:
+    """Return the solver of a problem, which this process makes once, in a state of the problem."""
     if token not in _solvers:
         _solvers.clear()
-        _solvers[token] = BlockSolver(data)
-    return _solvers[token]
+        _solvers[token] = state, BlockSolver(data)
+    known, solver = _solvers[token]
+    if known != state:
+        solver.change(data)
+        _solvers[token] = state, solver
+    return solver
 
 
-def _start_with(token: str, data: BlockData) -> Answer:
+def _start_with(token: str, state: int, data: BlockData) -> Answer:
     """Get ready for a problem; nothing is solved yet."""
-    _get_ready(token, data)
+    _get_ready(token, state, data)
     return 0, 0.0, []
 
 
 def _solve_some(
     number: int,
     token: str,
+    state: int,
     data: BlockData,
     tasks: Sequence[Task],
     linked: Array,
@@ -67,7 +72,7 @@ def _solve_some(
     seconds: float,
 ) -> Answer:
     began, ends = time.process_time(), time.perf_counter() + seconds
-    solver = _get_ready(token, data)
+    solver = _get_ready(token, state, data)
     found = [
         solver.solve((w, t), linked[t], float(waived[w]), ends - time.perf_counter())
         for w, t in tasks
@@ -95,7 +100,7 @@ class BlockValues:
     ) -> None:
         self.data, self.workers, self._report = data, workers, report
         self._local: BlockSolver | None = None
-        self._token = uuid.uuid4().hex
+        self._token, self._state = uuid.uuid4().hex, 0
         self._stack, self._sent = ExitStack(), ExitStack()
         self._crew: Workers | None = None
         self._running: Generator[Answer, None, None] | None = None
@@ -111,7 +116,7 @@ class BlockValues:
         if self._crew is not None:
             self._send()
             # They start while the first program is solved here.
-            ready = [(self._token, self.data)] * self.workers
+            ready = [(self._token, self._state, self.data)] * self.workers
             with ctrl_c_waits():
                 self._running = self._crew.start(_start_with, ready)
         return self
@@ -141,8 +146,11 @@ class BlockValues:
         self._sent.enter_context(self._crew.sharing([self.data]))
 
     def change(self, data: BlockData) -> None:
-        """Solve blocks of other costs from now on; those that are late are collected before."""
-        self.data, self._local, self._token = data, None, uuid.uuid4().hex
+        """Solve blocks of more rows or other costs from now on; late ones are collected before."""
+        self.data = data
+        self._state += 1
+        if self._local is not None:
+            self._local.change(data)
         if self._crew is not None:
             self._send()
 
@@ -211,7 +219,7 @@ class BlockValues:
             places = [places[(self._turn + i) % parts] for i in range(parts)]
         pieces = [order[ends[i] : ends[i + 1]] for i in places]
         calls = [
-            (number, self._token, self.data, piece, linked, waived, keep, seconds)
+            (number, self._token, self._state, self.data, piece, linked, waived, keep, seconds)
             for number, piece in enumerate(pieces)
         ]
         found: dict[Task, BlockValue] = {}

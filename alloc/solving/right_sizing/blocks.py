@@ -18,6 +18,7 @@ from alloc.formulation import ArrayModel
 from alloc.models.right_sizing.blocks import Blocks
 from alloc.models.right_sizing.data import Array, Ints, SizingData
 from alloc.problems.right_sizing.offers import HostOffer
+from alloc.solving.right_sizing.known_bases import KnownBases
 
 _PENALTY = 30.0
 """Penalty of a missing GPU, in prices of the dearest GPU that can be had: high enough that a plan
@@ -30,6 +31,10 @@ SHORT = 1e-6
 _LEAST_SCALE = 1e-3
 """GPUs below which what is missing is no longer compared with what is asked for: of next to
 nothing, rounding would be a large part."""
+
+_LEAST_USUAL = 1e-8
+"""Size of the costs that matter, of that of penalties: scaled ones of over 1e8 are lost in rounding
+at the 1e-7 to which reduced costs hold."""
 
 Task = tuple[int, int]
 """Scenario and quarter."""
@@ -279,27 +284,65 @@ def _price_of_host(data: SizingData, offer: HostOffer) -> float:
     return offer.price * min(offer.service_quarters, data.num_quarters)
 
 
+def _usual_cost(data: BlockData) -> float | None:
+    """Return the largest cost that is no penalty; None where nothing else costs anything."""
+    own, largest = (float(np.abs(c).max(initial=0.0)) for c in (data.cost[: data.own], data.cost))
+    return max(own, _LEAST_USUAL * largest) if own > 0 else None
+
+
 class BlockSolver:
-    """One HiGHS with the matrix of the blocks; each solve starts from the last basis."""
+    """One HiGHS with the matrix of the blocks; each solve starts from the nearest basis known.
+
+    Parameters
+    ----------
+    data
+        The blocks.
+    """
 
     def __init__(self, data: BlockData) -> None:
-        self.data = data
         rows, columns = data.matrix.shape
-        self._rows = np.arange(rows)
-        self._none = np.full(rows, np.inf)
         model = ArrayModel(
             "min",
             data.cost,
             data.matrix.tocsr(),
             data.right[0, 0],
-            self._none,
+            np.full(rows, np.inf),
             np.zeros(columns),
             data.fixed_upper,
             np.zeros(columns, dtype=bool),
         )
         # Presolve would throw away the basis. From scenario to scenario Devex weights take half of
         # the time of steepest edges, planning-large.
-        self.program = LinearProgram(model, presolve=False, method="simplex", devex=True)
+        self.program = LinearProgram(
+            model, presolve=False, method="simplex", devex=True, cost_size=_usual_cost(data)
+        )
+        self._take(data)
+        self._bases = KnownBases(rows, len(self._bounded))
+
+    def _take(self, data: BlockData) -> None:
+        self.data = data
+        self._transposed = data.matrix.T.tocsr()
+        self._rows = np.arange(data.matrix.shape[0])
+        self._none = np.full(len(self._rows), np.inf)
+        bounded = np.isfinite(data.fixed_upper)
+        bounded[data.varying] = True
+        self._bounded = np.flatnonzero(bounded)
+
+    def change(self, data: BlockData) -> None:
+        """Take blocks with more rows, or other costs of slack; known bases are of use on."""
+        before = self.data.matrix.shape[0]
+        added = data.matrix[before:].tocsr()
+        self.program.add_rows(
+            data.right[0, 0, before:],
+            np.full(added.shape[0], np.inf),
+            added.indptr[:-1],
+            added.indices,
+            added.data,
+        )
+        self._bases.add_rows(added.shape[0])
+        if not np.array_equal(data.cost, self.data.cost):
+            self.program.set_costs(np.arange(len(data.cost)), data.cost)
+        self._take(data)
 
     def solve(
         self, task: Task, linked: Array, waived: float, seconds: float = math.inf
@@ -327,10 +370,18 @@ class BlockSolver:
         opening = data.opening
         right[opening.rows] -= opening.share[w, t] * linked[opening.columns]
         self.program.set_row_bounds(self._rows, right, self._none)
+        upper = data.fixed_upper
         if len(data.varying):
             zeros = np.zeros(len(data.varying))
             self.program.set_column_bounds(data.varying, zeros, data.upper[w, t])
+            upper = upper.copy()
+            upper[data.varying] = data.upper[w, t]
+        nearest = self._bases.nearest(right, upper[self._bounded])
+        if nearest is not None:
+            self.program.set_basis(nearest)
         found = self.program.optimum("a block of the plan", seconds)
+        reduced = data.cost - self._transposed @ found.duals
+        self._bases.add(self.program.basis(), found.duals, reduced[self._bounded])
         values = found.values
         missing = values[data.own :]
         scale = np.maximum(np.abs(right[data.slack_rows]) / data.slack_units, _LEAST_SCALE)
