@@ -317,16 +317,15 @@ class BlockSolver:
             model, presolve=False, method="simplex", devex=True, cost_size=_usual_cost(data)
         )
         self._take(data)
-        self._bases = KnownBases(rows, len(self._bounded))
+        self._bases = KnownBases(rows)
 
     def _take(self, data: BlockData) -> None:
         self.data = data
         self._transposed = data.matrix.T.tocsr()
         self._rows = np.arange(data.matrix.shape[0])
         self._none = np.full(len(self._rows), np.inf)
-        bounded = np.isfinite(data.fixed_upper)
-        bounded[data.varying] = True
-        self._bounded = np.flatnonzero(bounded)
+        self._is_bounded = np.isfinite(data.fixed_upper)
+        self._is_bounded[data.varying] = True
 
     def change(self, data: BlockData) -> None:
         """Take blocks with more rows, or other costs of slack; known bases are of use on."""
@@ -376,12 +375,12 @@ class BlockSolver:
             self.program.set_column_bounds(data.varying, zeros, data.upper[w, t])
             upper = upper.copy()
             upper[data.varying] = data.upper[w, t]
-        nearest = self._bases.nearest(right, upper[self._bounded])
+        nearest = self._bases.nearest(right, upper)
         if nearest is not None:
             self.program.set_basis(nearest)
         found = self.program.optimum("a block of the plan", seconds)
         reduced = data.cost - self._transposed @ found.duals
-        self._bases.add(self.program.basis(), found.duals, reduced[self._bounded])
+        self._bases.add(self.program.basis(), found.duals, reduced * self._is_bounded)
         values = found.values
         missing = values[data.own :]
         scale = np.maximum(np.abs(right[data.slack_rows]) / data.slack_units, _LEAST_SCALE)

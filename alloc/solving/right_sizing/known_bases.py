@@ -11,11 +11,14 @@ from __future__ import annotations
 import highspy
 import numpy as np
 
-from alloc.models.right_sizing.data import Array
+from alloc.models.right_sizing.data import Array, Ints
 
-_MOST_KNOWN = 200
-"""Bases that are kept, the latest: with 30 of them a block takes an eighth more iterations, and with
-1,000 as many, while to look through them takes longer than these."""
+_MAX_KNOWN = 200
+"""Bases that are kept, the latest: with 30 of them a block takes an eighth more iterations, and
+with 1,000 as many, while to look through them takes longer."""
+_CHARGE = 1e-9
+"""Reduced costs, in units of money, down to which a column costs nothing at its upper bound: some
+thirty of 5,000 columns cost more, and the rest is rounding."""
 
 
 class KnownBases:
@@ -23,14 +26,16 @@ class KnownBases:
 
     Parameters
     ----------
-    rows, columns
-        Of the program, the columns that have an upper bound.
+    rows
+        Rows of the program.
     """
 
-    def __init__(self, rows: int, columns: int) -> None:
-        self._duals = np.zeros((_MOST_KNOWN, rows))
-        self._charges = np.zeros((_MOST_KNOWN, columns))
-        """Reduced costs below 0, which are paid for at the upper bounds."""
+    def __init__(self, rows: int) -> None:
+        self._duals = np.zeros((_MAX_KNOWN, rows))
+        self._charged: Ints = np.zeros(0, dtype=np.int64)
+        """Columns that some of them charge at their upper bounds."""
+        self._charges = np.zeros((_MAX_KNOWN, 0))
+        """Their reduced costs, 0 or less."""
         self._bases: list[highspy.HighsBasis] = []
         self._next = 0
         self._last: int | None = None
@@ -48,12 +53,12 @@ class KnownBases:
         right
             Right-hand sides, shape (rows,).
         upper
-            Upper bounds, shape (columns,).
+            Upper bounds, shape (columns,); infinite where there is none.
         """
         known = len(self._bases)
         if not known:
             return None
-        worth = self._duals[:known] @ right + self._charges[:known] @ upper
+        worth = self._duals[:known] @ right + self._charges[:known] @ upper[self._charged]
         best = int(worth.argmax())
         last, self._last = self._last, None
         return None if last is not None and worth[last] == worth[best] else self._bases[best]
@@ -68,9 +73,13 @@ class KnownBases:
         duals
             Of the rows, shape (rows,).
         reduced
-            Reduced costs of the columns, shape (columns,).
+            Reduced costs of the columns that have an upper bound, 0 for others, shape (columns,).
         """
+        new = np.setdiff1d(np.flatnonzero(reduced < -_CHARGE), self._charged)
+        self._charged = np.concatenate([self._charged, new])
+        self._charges = np.pad(self._charges, ((0, 0), (0, len(new))))
         at = self._next
         self._bases[at : at + 1] = [basis]
-        self._duals[at], self._charges[at] = duals, np.minimum(reduced, 0.0)
-        self._last, self._next = at, (at + 1) % _MOST_KNOWN
+        self._duals[at] = duals
+        self._charges[at] = np.minimum(reduced[self._charged], 0.0)
+        self._last, self._next = at, (at + 1) % _MAX_KNOWN
