@@ -67,9 +67,6 @@ _OPENED = (0.3, 0.1)
 tie jobs to open pools most parts are near 0 or 1. On planning-large/02 a dive from 0.3 on costs
 0.34 % less than one by slopes, and from 0.5 on too little is open. The second is for where the
 first finds no plan."""
-_LATE = 0.7
-"""Part of the time left after the relaxations, below which there is none for dives by slopes: half
-of it on planning-large/02, with a limit of 57 s, and 0.8 on planning-medium/02, with 20 s."""
 _SHARE_OF_FIRST_TREE = 0.4
 """Of the time left, for branching before the first dive: it shows what to open."""
 _SHARE_OF_TREE = 0.6
@@ -157,8 +154,8 @@ class Decomposition:
             at = relaxation.first.counted[relaxation.first.open >= 0]
             point = relaxation.relaxed_point
             self.candidates.seen[: len(self.candidates.switches)] |= point[at] > _OPEN
-            if len(relaxation.first.sent) or not self._is_late():
-                # Of use to dives by slopes, for which there is no time otherwise.
+            if len(relaxation.first.sent):
+                # Of use to dives by slopes, which begin there.
                 self.candidates.add_pool_closing_cuts(point)
         if not relaxation.closed():
             self._learn_what_is_waived(_SHARE_OF_WAIVERS * relaxation.seconds_left())
@@ -212,10 +209,7 @@ class Decomposition:
         relaxation = self.relaxation
         idle, dived = 0, False
         if len(self.candidates.switches) and not relaxation.closed():
-            # Where there is time, dives by slopes are better: what they learn helps the proof.
-            dived = self._is_late() and (
-                self._branch(_SHARE_OF_FIRST_TREE) or self._dive_at_relaxation()
-            )
+            dived = self._branch(_SHARE_OF_FIRST_TREE) or self._dive_at_relaxation()
             if not dived:
                 self.candidates.prove(_SHARE_OF_FIRST_PROOF * relaxation.seconds_left())
         while not relaxation.closed() and math.isfinite(relaxation.bound):
@@ -235,11 +229,6 @@ class Decomposition:
             if idle >= _MAX_IDLE:
                 return None
         return None
-
-    def _is_late(self) -> bool:
-        """Return whether the relaxations took so much time that dives by slopes have none."""
-        settings = self.relaxation.settings
-        return settings.seconds_left() < _LATE * settings.time_limit_s
 
     def _branch(self, share: float) -> bool:
         """Branch on what is open, for a share of the time left, and dive at what promises most.
