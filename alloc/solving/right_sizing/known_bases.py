@@ -8,10 +8,14 @@ basis that was optimal last.
 
 from __future__ import annotations
 
-import highspy
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from alloc.models.right_sizing.data import Array, Ints
+
+if TYPE_CHECKING:
+    import highspy
 
 _MAX_KNOWN = 200
 """Bases that are kept, the latest: with 30 of them a block takes an eighth more iterations, and
