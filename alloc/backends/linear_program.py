@@ -384,6 +384,11 @@ class LinearProgram:
         _, _, ray = self._solver.getDualRay()
         return np.array(ray) * self._scaling.rows
 
+    @property
+    def iterations(self) -> int:
+        """Iterations of the simplex method in the last solve."""
+        return int(self._solver.getInfo().simplex_iteration_count)
+
     def basis(self) -> highspy.HighsBasis:
         """Return the last basis, to go back to."""
         return self._solver.getBasis()
