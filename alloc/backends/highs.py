@@ -22,7 +22,7 @@ from alloc.backends import SolverOptions
 from alloc.backends.column_bounds import bounded
 from alloc.backends.interrupts import Stop, stoppable
 from alloc.backends.network import is_network
-from alloc.backends.scaling import Scaling, power_of_two, require_visible
+from alloc.backends.scaling import MAX_COST, Scaling, power_of_two, require_visible
 from alloc.certificate import Limit, beats
 from alloc.errors import SolverError
 from alloc.formulation import Array, ArrayModel, CpSatModel, PyomoModel, RawResult
@@ -78,8 +78,6 @@ _SAME = 1e-9
 _TINY = 2.0**-10
 """Scaled optima below this are solved once more in a finer scale: the 1e-7 to which HiGHS holds
 reduced costs is then more than a ten-thousandth of the objective."""
-_MAX_FINER = 2.0**30
-"""With costs beyond this, the rounding of double precision reaches HiGHS' tolerances."""
 _TOLERANCE = 1e-7
 """To how much HiGHS holds reduced costs, and here also rows and whole numbers."""
 
@@ -293,7 +291,7 @@ def finer_scaling(model: ArrayModel, scaling: Scaling, objective: float) -> Scal
     if not len(sizes) or sizes.min() * scaling.objective >= _TINY:
         return None
     least = max(abs(objective), float(sizes.min()) * scaling.objective)
-    return scaling.finer(min(power_of_two(least), _MAX_FINER))
+    return scaling.finer(min(power_of_two(least), MAX_COST))
 
 
 def _unscaled(model: ArrayModel, scaling: Scaling, raw: RawResult) -> RawResult:

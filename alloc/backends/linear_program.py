@@ -22,15 +22,15 @@ import numpy.typing as npt
 from alloc.backends import SolverOptions
 from alloc.backends.highs import ANSWERED, highs_model, quiet_solver, run_warm
 from alloc.backends.interrupts import Stop, stoppable
-from alloc.backends.scaling import Scaling, factors, power_of_two
+from alloc.backends.scaling import Scaling, factors, power_of_two, size_of_costs
 from alloc.errors import OutOfTime, SolverError
 from alloc.formulation import Array, ArrayModel
 from alloc.objectives import Sense
 
 Positions = npt.NDArray[np.integer[Any]] | Sequence[int]
-_DRIFT = 2.0**6
-"""By how much the largest scaled cost may leave [1, 2) before all costs are scaled anew: less would
-often do so for nothing, and 2^6 of the 1e-7 to which reduced costs hold are still small."""
+_DRIFT = 2.0**3
+"""By how much the size of the scaled costs may leave [1, 2) before all are scaled anew: less would
+often do so for nothing, and 2^3 of the 1e-7 to which reduced costs hold are still small."""
 
 _DEVEX = 1
 """HiGHS's number for Devex weights of the dual simplex method."""
@@ -88,8 +88,8 @@ class LinearProgram:
         Whether the dual simplex method prices rows by Devex weights, not by steepest edges: fewer
         iterations where only limits of rows change from solve to solve, and many of them.
     cost_size
-        Size of the costs that matter, more than 0; None: that of the largest. With penalties among
-        the costs, which may grow without end, it is the size of the others.
+        Size of the costs that matter, more than 0, where it is known; None: as
+        `alloc.backends.scaling.size_of_costs` has it at each solve.
     """
 
     def __init__(
@@ -114,6 +114,7 @@ class LinearProgram:
         unit = 1.0 if cost_size is None else power_of_two(cost_size)
         self._scaling = Scaling(unit, np.zeros(0), np.zeros(0))
         self._cost: Array = np.zeros(0)
+        self._has_new_costs = True
         self._offset = 0.0
         self.interrupted = False
         """Whether Ctrl-C ended the last solve."""
@@ -220,7 +221,7 @@ class LinearProgram:
             entries * np.repeat(columns, _lengths(begin, len(rows))),
         )
         _require(done, "columns")
-        self._cost = np.concatenate([self._cost, cost])
+        self._cost, self._has_new_costs = np.concatenate([self._cost, cost]), True
         known = np.concatenate([self._scaling.columns, columns])
         self._scaling = replace(self._scaling, columns=known)
 
@@ -242,7 +243,7 @@ class LinearProgram:
             Their costs, shape (k,).
         """
         at = _positions(columns)
-        self._cost[at] = costs
+        self._cost[at], self._has_new_costs = costs, True
         scaled = costs * (self._scaling.columns[at] * self._scaling.objective)
         self._solver.changeColsCost(len(at), at, scaled)
 
@@ -426,15 +427,15 @@ class LinearProgram:
         )
 
     def _rescale(self) -> None:
-        """Scale all costs anew if the largest is no longer of ordinary size."""
-        if self._cost_size is not None:
+        """Scale all costs anew if those that matter are no longer of ordinary size."""
+        if not self._has_new_costs or self._cost_size is not None:
             return
+        self._has_new_costs = False
         costs = self._cost * self._scaling.columns
-        largest = float(np.abs(costs).max(initial=0.0))
-        scaled = largest * self._scaling.objective
-        if largest == 0.0 or 1 / _DRIFT <= scaled <= _DRIFT:
+        size = size_of_costs(costs)
+        if size == 0.0 or 1 / _DRIFT <= size * self._scaling.objective <= _DRIFT:
             return
-        factor = power_of_two(largest)
+        factor = power_of_two(size)
         self._scaling = replace(self._scaling, objective=factor)
         every = np.arange(len(costs), dtype=np.int32)
         self._solver.changeColsCost(len(costs), every, costs * factor)

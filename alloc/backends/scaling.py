@@ -34,6 +34,11 @@ _COST_TOLERANCE, _ROW_TOLERANCE, _LOST = 1e-7, 1e-6, 1e-9
 """HiGHS holds reduced costs and rows to these, and leaves out entries of up to the last."""
 _MAX_EXPONENT = 1022
 """Double precision ends a little above 2^1023."""
+_FEW = 0.1
+"""Share of the costs that may be less than those that matter: the least may be next to nothing, put
+in to break ties, and of ten columns nine may be slacks with a penalty."""
+MAX_COST = 2.0**30
+"""With scaled costs beyond this, the rounding of double precision reaches HiGHS' tolerances."""
 
 
 def power_of_two(size: float) -> float:
@@ -67,6 +72,24 @@ def factors(sizes: Array, largest: float = _LARGEST) -> Array:
     if len(extreme):
         found[extreme] = powers_of_two(sizes[extreme])
     return found
+
+
+def size_of_costs(costs: Array) -> float:
+    """Return the size of the costs that matter, 0 where all are 0.
+
+    Penalties may be millions of times the other costs, which the tolerance of reduced costs would
+    then decide. So it is a low quantile, as far as that leaves the largest costs exact.
+
+    Parameters
+    ----------
+    costs
+        Scaled costs of the columns, of any sign and unit, shape (columns,).
+    """
+    sizes = np.abs(costs[costs != 0])
+    if not len(sizes):
+        return 0.0
+    few = int(_FEW * len(sizes))
+    return float(max(np.partition(sizes, few)[few], sizes.max() / MAX_COST))
 
 
 @dataclass(frozen=True, eq=False)
