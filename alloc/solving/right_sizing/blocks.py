@@ -32,10 +32,6 @@ _LEAST_SCALE = 1e-3
 """GPUs below which what is missing is no longer compared with what is asked for: of next to
 nothing, rounding would be a large part."""
 
-_LEAST_USUAL = 1e-8
-"""Size of the costs that matter, of that of penalties: scaled ones of over 1e8 are lost in rounding
-at the 1e-7 to which reduced costs hold."""
-
 Task = tuple[int, int]
 """Scenario and quarter."""
 
@@ -284,12 +280,6 @@ def _price_of_host(data: SizingData, offer: HostOffer) -> float:
     return offer.price * min(offer.service_quarters, data.num_quarters)
 
 
-def _usual_cost(data: BlockData) -> float | None:
-    """Return the largest cost that is no penalty; None where nothing else costs anything."""
-    own, largest = (float(np.abs(c).max(initial=0.0)) for c in (data.cost[: data.own], data.cost))
-    return max(own, _LEAST_USUAL * largest) if own > 0 else None
-
-
 class BlockSolver:
     """One HiGHS with the matrix of the blocks; each solve starts from the nearest basis known.
 
@@ -313,9 +303,7 @@ class BlockSolver:
         )
         # Presolve would throw away the basis. From scenario to scenario Devex weights take half of
         # the time of steepest edges, planning-large.
-        self.program = LinearProgram(
-            model, presolve=False, method="simplex", devex=True, cost_size=_usual_cost(data)
-        )
+        self.program = LinearProgram(model, presolve=False, method="simplex", devex=True)
         self._take(data)
         self._bases = KnownBases(rows)
 

@@ -101,17 +101,20 @@ def test_a_solver_that_gets_more_rows_or_dearer_slack_is_one_made_with_them(seed
             assert len(found.dual) == len(wanted.dual)
 
 
-def test_most_blocks_take_few_iterations_from_the_nearest_basis() -> None:
+def test_the_nearest_basis_saves_iterations(monkeypatch: pytest.MonkeyPatch) -> None:
     state = Relaxation(SizingData(problem(1)), Settings(60.0), 1e-6)
-    blocks = points(state, 1, 60)
-    solver = BlockSolver(state.block_data)
-    taken = []
-    for block in [*blocks, *blocks]:
-        solver.solve(*block)
-        taken.append(solver.program.iterations)
-    # A block that was solved before is at its optimum when it starts.
-    assert max(taken[len(blocks) :]) <= 1
-    assert min(taken[:3]) > 1
+    blocks = points(state, 1, 120)
+
+    def iterations() -> int:
+        solver, taken = BlockSolver(state.block_data), 0
+        for block in blocks:
+            solver.solve(*block)
+            taken += solver.program.iterations
+        return taken
+
+    nearest = iterations()
+    monkeypatch.setattr(KnownBases, "nearest", lambda *_: None)
+    assert nearest < 0.6 * iterations()
 
 
 def test_the_nearest_basis_is_the_one_whose_duals_say_most(monkeypatch: pytest.MonkeyPatch) -> None:
