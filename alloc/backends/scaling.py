@@ -4,9 +4,8 @@ The tolerances of HiGHS are absolute: reduced costs to 1e-7, rows to 1e-6, gaps 
 whose objective is small is therefore "optimal" wherever the search stops. So costs go in with the
 largest between 1 and 2 (in linear programs those that matter, see `size_of_costs`), rows and
 columns of extreme size are brought back to ordinary ones, and everything that comes out is turned
-back. The factors are powers of two, which rounding does not
-touch; only rows of whole numbers are divided by their greatest common divisor, which is exact too.
-Integer columns keep their unit.
+back. The factors are powers of two, which rounding does not touch; only rows of whole numbers are
+divided by their greatest common divisor, which is exact too. Integer columns keep their unit.
 """
 
 from __future__ import annotations
