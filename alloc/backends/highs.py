@@ -261,30 +261,16 @@ def _scaled_options(options: SolverOptions, model: ArrayModel, scaling: Scaling)
 
 
 def _finer(model: ArrayModel, scaling: Scaling, raw: RawResult) -> Scaling | None:
-    """Return the finer scaling that a result asks for, None where it asks for none."""
-    if raw.status != "optimal" or raw.objective is None or raw.limit is not None:
-        return None
-    return finer_scaling(model, scaling, raw.objective)
-
-
-def finer_scaling(model: ArrayModel, scaling: Scaling, objective: float) -> Scaling | None:
     """Return a scaling in which an optimum is of ordinary size, None where it is already.
 
     Tolerances are a share of the largest cost. Where the optimum is far below it, as with one huge
     weight that finds no room beside small ones that do, they would decide the small ones.
-
-    Parameters
-    ----------
-    model
-        The program, in its own units.
-    scaling
-        The scaling in which it was solved.
-    objective
-        The optimum in scaled units.
     """
+    if raw.status != "optimal" or raw.objective is None or raw.limit is not None:
+        return None
     # A constant may be huge beside what is weighed, or be what costs nearly make up for.
-    weighed = objective - model.offset * scaling.objective
-    objective = min(objective, weighed, key=abs)
+    weighed = raw.objective - model.offset * scaling.objective
+    objective = min(raw.objective, weighed, key=abs)
     if abs(objective) >= _TINY:
         return None
     sizes = np.abs(model.cost[model.cost != 0] * scaling.columns[model.cost != 0])

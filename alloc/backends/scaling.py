@@ -2,10 +2,10 @@
 
 The tolerances of HiGHS are absolute: reduced costs to 1e-7, rows to 1e-6, gaps to 1e-9. A program
 whose objective is small is therefore "optimal" wherever the search stops. So costs go in with the
-largest between 1 and 2, rows and columns of extreme size are brought back to ordinary ones, and
-everything that comes out is turned back. The factors are powers of two, which rounding does not
-touch; only rows of whole numbers are divided by their greatest common divisor, which is exact too.
-Integer columns keep their unit.
+largest between 1 and 2 (in linear programs those that matter, see `size_of_costs`), rows and
+columns of extreme size are brought back to ordinary ones, and everything that comes out is turned
+back. The factors are powers of two, which rounding does not touch; only rows of whole numbers are
+divided by their greatest common divisor, which is exact too. Integer columns keep their unit.
 """
 
 from __future__ import annotations
@@ -77,8 +77,9 @@ def factors(sizes: Array, largest: float = _LARGEST) -> Array:
 def size_of_costs(costs: Array) -> float:
     """Return the size of the costs that matter, 0 where all are 0.
 
-    Penalties may be millions of times the other costs, which the tolerance of reduced costs would
-    then decide. So it is a low quantile, as far as that leaves the largest costs exact.
+    Beside penalties of 10,000 times the other costs, a tolerance of reduced costs in units of the
+    largest is a thousandth of the others, and duals that prove less pass for optimal. So the size
+    is a low quantile, as far as the largest costs are still exact in its units.
 
     Parameters
     ----------

@@ -306,22 +306,13 @@ class _Tree:
         self.model, self.value, self.values = model, value, values
         self.is_claimed, self.is_better = is_claimed, False
         self.is_pure = bool(model.integer.all())
-        finer, units = None, np.ones(len(model.cost))
-        # Where the value is no more than a beginning, it says nothing of the size of an optimum.
-        if is_claimed:
-            scaling = Scaling.of(model)
-            units = scaling.columns
-            finer = highs.finer_scaling(model, scaling, value * scaling.objective)
-        self.program = LinearProgram(
-            model,
-            presolve=False,
-            method="simplex",
-            cost_size=None if finer is None else 1.0 / finer.objective,
-        )
+        self.program = LinearProgram(model, presolve=False, method="simplex")
         self.duality = WeakDuality(model)
         self.matrix = plain(model.matrix)
         self.sizes = abs(self.matrix)
         self.step = _step(model)
+        # Where the value is no more than a beginning, it says nothing of the size of an optimum.
+        units = Scaling.of(model).columns if is_claimed else np.ones(len(model.cost))
         self.nothing = _NOTHING * _cheapest(model, units)
         self.root = -self.sign * np.inf
         self.enough: float | None = None

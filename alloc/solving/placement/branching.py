@@ -194,7 +194,7 @@ def _gang_to_decide(patterns: Patterns, found: Generated, clock: Clock) -> int |
     if len(gangs) < 2:
         return gangs[0] if gangs else None
     size, scale = price_scale(patterns)
-    master = Master(patterns, size)
+    master = Master(patterns)
     master.add(found.columns)
     master.set_box(found.prices, _TRIED_WIDTH * scale, found.move_price + _TRIED_WIDTH * size)
     best, chosen = -math.inf, gangs[0]

@@ -109,18 +109,16 @@ class Master:
     ----------
     patterns
         The program.
-    size
-        What a full host costs, more than 0: beside it the prices outside the box may be any.
     """
 
-    def __init__(self, patterns: Patterns, size: float) -> None:
+    def __init__(self, patterns: Patterns) -> None:
         self.patterns = patterns
         # A pattern is known by a number: of two that differ, it is hardly ever the same.
         numbers = np.random.default_rng(0)
         self._code = numbers.integers(1 << 62, size=patterns.num_items)
         self._host_code = numbers.integers(1 << 62, size=patterns.num_hosts)
         self._parts: list[Columns] = []
-        self.program = LinearProgram(cost_size=size)
+        self.program = LinearProgram()
         self._artificial = 0
         self.stays: Array = np.zeros(len(patterns.stays))
         self._build()
@@ -357,7 +355,7 @@ def generate(
     best = lagrangian(patterns, centre, 0.0, priced.value)
     value, converged, stopped, share, rounds = np.inf, False, False, np.zeros(0), 0
     idle = 0
-    master = Master(patterns, size)
+    master = Master(patterns)
     standing = _stand_still(patterns, pricing)
     if known is not None:
         master.add(known)

@@ -139,7 +139,7 @@ def test_a_pattern_is_a_column_once() -> None:
     columns = found.columns
     rows = {(int(h), x.tobytes()) for h, x in zip(columns.host, columns.counts, strict=True)}
     assert len(rows) == len(columns.host)
-    again = Master(p, 1.0)
+    again = Master(p)
     assert again.add(columns) == len(rows)
     assert again.add(columns) == 0
     assert np.array_equal(again.columns().counts, columns.counts)
