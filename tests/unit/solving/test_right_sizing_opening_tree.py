@@ -9,7 +9,6 @@ from alloc.instances.planning import generate_planning
 from alloc.models.right_sizing import SizingData
 from alloc.result import Limits
 from alloc.solving.outcome import Settings
-from alloc.solving.right_sizing import decomposition
 from alloc.solving.right_sizing.decomposition import Decomposition
 from alloc.solving.right_sizing.method import right_size
 from alloc.solving.right_sizing.opening_tree import OpeningTree
@@ -91,10 +90,7 @@ def test_no_openings_are_tried_again() -> None:
 
 
 @pytest.mark.parametrize("seed", [2, 3])
-def test_a_late_search_branches_and_finds_what_one_program_finds(
-    seed: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(decomposition, "_LATE", 1.0)
+def test_a_search_branches_and_finds_what_one_program_finds(seed: int) -> None:
     problem = spared(seed)
     limits = Limits(seconds=20, gap=1e-3)
     result = right_size(problem, method="decomposition", limits=limits)
