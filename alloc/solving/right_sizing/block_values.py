@@ -33,7 +33,7 @@ from alloc.processes import ctrl_c_waits
 from alloc.solving.processes import background_workers
 from alloc.solving.right_sizing.blocks import BlockData, BlockSolver, BlockValue, Task
 
-_PIECES = 4
+_PIECES = 8
 """Calls for each worker: few enough to cost little, and enough that none waits long for another."""
 _solvers: dict[str, tuple[int, BlockSolver]] = {}
 """In a worker process, the solver it has warm, by the token of its problem, and the state of it."""
