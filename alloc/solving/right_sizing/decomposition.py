@@ -139,10 +139,10 @@ class Decomposition:
             # Something to return, should the time be up before the relaxation is solved.
             self.candidates.try_candidate(relaxation.completing.round_up(began), "first")
         share = _SHARE_OF_RELAXATION * relaxation.seconds_left()
-        target = relaxation.gap / 5
-        if relaxation.setting.levels:
+        target, gets_rows = relaxation.gap / 5, relaxation.setting.levels > 0
+        if gets_rows:
             target = max(target, _BEFORE_ROWS)
-        relaxed = relaxation.relax(began, MAX_STEPS, target, share)
+        relaxed = relaxation.relax(began, MAX_STEPS, target, share, surely=not gets_rows)
         if relaxed is None:
             relaxation.refute()
             return None
