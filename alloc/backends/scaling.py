@@ -145,7 +145,11 @@ class Scaling:
             amounts = entries.sizes * columns[entries.columns] * rows[entries.rows]
             alone = columns * factors(entries.largest_of_columns(amounts), _LARGEST_COLUMN)
             columns = np.where(model.integer | (beside > 0.0), columns, alone)
-        objective = power_of_two(float(np.abs(model.cost * columns).max(initial=0.0)))
+        costs = model.cost * columns
+        # Whole columns keep their unit; beside them what costs next to nothing is refused, not made
+        # larger (see `require_visible`), and no penalty is known that made a false optimum.
+        largest = float(np.abs(costs).max(initial=0.0))
+        objective = power_of_two(largest if model.integer.any() else size_of_costs(costs))
         # Tolerances would hide what costs little a unit and has many: it comes in larger units.
         cost = np.abs(model.cost) * columns * objective
         cheap = ~model.integer & (cost > 0.0) & (cost < _CHEAP)

@@ -282,7 +282,7 @@ def test_a_search_before_highs_finds_the_optimum(
         asked.append(model)
         return highs.solve(model, options)
 
-    shim = SimpleNamespace(solve=solve, finer_scaling=highs.finer_scaling)
+    shim = SimpleNamespace(solve=solve)
     monkeypatch.setattr("alloc.backends.second_proof.highs", shim)
     proved = 0
     for seed in range(25):
@@ -358,7 +358,7 @@ def test_what_a_search_before_highs_has_found_is_kept(
             return RawResult("no_solution", None, None, np.inf, "time", "Time limit")
         return RawResult("infeasible", None, None, -np.inf, None, "Infeasible")
 
-    shim = SimpleNamespace(solve=solve, finer_scaling=highs.finer_scaling)
+    shim = SimpleNamespace(solve=solve)
     monkeypatch.setattr("alloc.backends.second_proof.highs", shim)
     monkeypatch.setattr(_Tree, "run", run)
     raw = search_and_solve(model, replace(EXACT, stoppable=True))
