@@ -160,7 +160,7 @@ def test_a_limit_keeps_the_plan_found_and_the_bound_proved(monkeypatch):
         assert result.certificate.bound <= result.certificate.objective
         return result.certificate
 
-    short, longer = sized_until("first: "), sized_until("opening: ")
+    short, longer = sized_until("first: "), sized_until("relaxation: ")
     assert short.bound <= longer.bound <= short.objective * (1 + 1e-9)
     assert short.bound * (1 - 1e-9) <= longer.objective <= short.objective
 
