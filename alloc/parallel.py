@@ -207,7 +207,10 @@ def open_cluster() -> Workers | None:
 
 @contextmanager
 def workers(
-    kind: str | None = None, count: int | None = None, shared: Iterable[Any] = ()
+    kind: str | None = None,
+    count: int | None = None,
+    shared: Iterable[Any] = (),
+    fresh: bool = False,
 ) -> Iterator[Workers]:
     """Open the workers of a run, and close them at its end.
 
@@ -227,6 +230,9 @@ def workers(
         worker; of a cluster all that it has.
     shared
         What many calls are given: sent once to each worker.
+    fresh
+        Whether processes of this machine start for this run and end with it; else this thread
+        keeps them for its next run.
 
     Raises
     ------
@@ -236,6 +242,8 @@ def workers(
         If Dask or Ray is not installed.
     """
     import joblib
+
+    from alloc.own_processes import own_processes
 
     if count is None:
         count = -1 if kind in CLUSTERS else 1
@@ -261,6 +269,7 @@ def workers(
                     f'joblib has no backend "{kind}"; register it first. Known: {", ".join(known)}.'
                 )
         stack.enter_context(joblib.parallel_config(**settings))
+        stack.enter_context(own_processes(fresh))
         opened = Workers(count, stack)
         token = _open.set(opened if kind in CLUSTERS else None)
         stack.callback(_open.reset, token)
@@ -447,7 +456,7 @@ def _kept_here(place: tuple[str, int]) -> Any:
 def _kind(backend: Any) -> str:
     """Return the kind of a backend of joblib's, by the names of its classes."""
     names = {one.__name__ for one in type(backend).__mro__}
-    known = {"DaskDistributedBackend": "dask", "RayBackend": "ray", "LokyBackend": "loky"}
+    known = {"DaskDistributedBackend": "dask", "RayBackend": "ray", "OwnProcesses": "loky"}
     return next((kind for name, kind in known.items() if name in names), "")
 
 

@@ -22,7 +22,13 @@ from alloc.backends import SolverOptions
 from alloc.backends.column_bounds import bounded
 from alloc.backends.interrupts import Stop, stoppable
 from alloc.backends.network import is_network
-from alloc.backends.scaling import MAX_COST, Scaling, power_of_two, require_visible
+from alloc.backends.scaling import (
+    MAX_COST,
+    Scaling,
+    out_of_range,
+    power_of_two,
+    require_visible,
+)
 from alloc.certificate import Limit, beats
 from alloc.errors import SolverError
 from alloc.formulation import Array, ArrayModel, CpSatModel, PyomoModel, RawResult
@@ -310,7 +316,7 @@ def _solve_scaled(model: ArrayModel, options: SolverOptions) -> RawResult:
     """Solve a program whose numbers are of ordinary size."""
     solver = quiet_solver(options)
     if solver.passModel(highs_model(model)) == highspy.HighsStatus.kError:
-        raise SolverError("HiGHS refuses the program; its numbers are out of range.")
+        raise SolverError(f"HiGHS refuses the program; {out_of_range(model)}")
     other_way = "off"  # of presolve, where the first fails
     if model.integer.any():
         rules_off = NO_AGGREGATOR | (NO_PROBING if options.brief else 0)

@@ -32,6 +32,8 @@ _WIDE = 2.0**20
 """Range of a whole column up to which no false optimum by its cost is known, however small."""
 _COST_TOLERANCE, _ROW_TOLERANCE, _LOST = 1e-7, 1e-6, 1e-9
 """HiGHS holds reduced costs and rows to these, and leaves out entries of up to the last."""
+_TOO_LARGE = 1e15
+"""HiGHS takes no program with an entry of this size: its option ``large_matrix_value``."""
 _MAX_EXPONENT = 1022
 """Double precision ends a little above 2^1023."""
 _FEW = 0.1
@@ -223,6 +225,28 @@ def require_visible(model: ArrayModel, scaled: ArrayModel) -> None:
             "apart: each costs or uses next to nothing beside other columns; count it in larger "
             "units (GiB for bytes), or use another backend."
         )
+
+
+def out_of_range(model: ArrayModel) -> str:
+    """Return which numbers HiGHS does not take, and what helps, for a program that it refuses.
+
+    Parameters
+    ----------
+    model
+        The program as HiGHS got it.
+    """
+    entries = _Entries.of(model)
+    sizes = entries.sizes
+    if not len(sizes) or sizes.max() < _TOO_LARGE:
+        return "its numbers are out of range."
+    at = int(sizes.argmax())
+    names = [name for name, part in model.rows.items() if entries.rows[at] in np.r_[part]]
+    where = f' in rows "{names[0]}"' if names else ""
+    return (
+        f"its numbers are out of range: one{where} is {sizes[at]:.2g} times what is of ordinary "
+        f"size there, and {_TOO_LARGE:.0e} is too large; leave out what is so much dearer or "
+        "larger than the rest, or choose amounts that are nearer to each other."
+    )
 
 
 @dataclass(frozen=True, eq=False)

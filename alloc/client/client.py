@@ -10,6 +10,8 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, TypeVar
 
+import httpx
+
 from alloc.client.answers import (
     Document,
     RemotePlacement,
@@ -34,6 +36,9 @@ from alloc.result import Result
 from alloc.units import require_positive
 
 T = TypeVar("T")
+_WAIT_SHARE = 0.5
+"""Of the longest wait for one answer, for which a server may hold it back until there is a result:
+what is sent and comes back takes its time, too."""
 _DECODERS: Mapping[str, Callable[[bytes], Any]] = {
     "solve": Result.from_json,
     "place": placement_of,
@@ -87,6 +92,7 @@ class Client:
                 "http://127.0.0.1:8642."
             )
         self.url = url.rstrip("/")
+        self._timeout_s = timeout_s
         self._transport = Transport(self.url, token, timeout_s, patience_s)
 
     def __enter__(self) -> Client:
@@ -112,7 +118,7 @@ class Client:
         **options
             Those of `submit_solve`.
         """
-        return self.submit_solve(problem, **options).result()
+        return self._ask(*self._to_solve(problem, options))
 
     def submit_solve(self, problem: Problem | str, **options: Any) -> RemoteJob[Result[Any]]:
         """Submit a solve.
@@ -127,10 +133,16 @@ class Client:
             which to stop, 0 or more; ``seed``: 0 or more; ``workers``: threads, 1 or more;
             ``warm_start``: a solution to start from, or its document.
         """
+        return self._submit(*self._to_solve(problem, options))
+
+    def _to_solve(
+        self, problem: Problem | str, options: dict[str, Any]
+    ) -> tuple[str, Callable[[bytes], Result[Any]], dict[str, Any]]:
+        """Return what `_ask` and `_submit` take to have a problem solved."""
         start = options.get("warm_start")
         if start is not None and not isinstance(start, Mapping):
             options["warm_start"] = json.loads(save(start))
-        return self._submit("solve", Result.from_json, {"instance": _plain(problem), **options})
+        return "solve", Result.from_json, {"instance": _plain(problem), **options}
 
     def place(self, instance: Instance | str, **options: Any) -> RemotePlacement:
         """Place a queue on a cluster as it stands, and return the placement.
@@ -146,9 +158,7 @@ class Client:
             break; ``topology``: the document of another cluster; ``time_limit_s``: wall time of the
             search, seconds, above 0; ``seed``: 0 or more; ``workers``: threads, 1 or more.
         """
-        return self._submit(
-            "place", placement_of, {"instance": _plain(instance), **options}
-        ).result()
+        return self._ask("place", placement_of, {"instance": _plain(instance), **options})
 
     def explain(
         self, instance: Instance | str, job: str | None = None, **options: Any
@@ -166,7 +176,7 @@ class Client:
             document of another cluster; ``time_limit_s``: wall time for each job, seconds, above 0.
         """
         body = {"instance": _plain(instance), "job": job, **options}
-        return self._submit("explain", explanations_of, body).result()
+        return self._ask("explain", explanations_of, body)
 
     def compare(
         self, instances: Sequence[Instance | str], schedulers: Sequence[str], **options: Any
@@ -190,7 +200,7 @@ class Client:
             "schedulers": list(schedulers),
             **options,
         }
-        return self._submit("compare", document_of, body).result()
+        return self._ask("compare", document_of, body)
 
     def plan(self, problem: PlanningProblem | str, **options: Any) -> RemotePlan:
         """Return the cheapest plan.
@@ -202,7 +212,7 @@ class Client:
         **options
             Those of `submit_plan`.
         """
-        return self.submit_plan(problem, **options).result()
+        return self._ask("plan", plan_of, {"problem": _plain(problem), **options})
 
     def submit_plan(self, problem: PlanningProblem | str, **options: Any) -> RemoteJob[RemotePlan]:
         """Submit a search for the cheapest plan.
@@ -239,7 +249,7 @@ class Client:
             plan, which needs a replay.
         """
         body = {"problem": _plain(problem), "changes": list(changes), **options}
-        return self._submit("what-if", what_if_of, body).result()
+        return self._ask("what-if", what_if_of, body)
 
     def pareto(
         self, problem: PlanningProblem | str, axis: str = "goals", **options: Any
@@ -258,7 +268,7 @@ class Client:
             `submit_plan`.
         """
         body = {"problem": _plain(problem), "axis": axis, **options}
-        return self._submit("pareto", document_of, body).result()
+        return self._ask("pareto", document_of, body)
 
     def read_files(
         self,
@@ -293,7 +303,7 @@ class Client:
             "host_type": host_type,
             "options": options,
         }
-        return self._submit("read-files", reading_of, body).result()
+        return self._ask("read-files", reading_of, body)
 
     def submit(
         self, operation: str, body: Mapping[str, Any], *, label: str | None = None
@@ -333,6 +343,14 @@ class Client:
             if cursor is None:
                 return
 
+    def _ask(self, operation: str, decode: Callable[[bytes], T], body: Mapping[str, Any]) -> T:
+        """Return the answer: with the request itself where it comes soon, else the job's."""
+        wait = f"wait={_WAIT_SHARE * self._timeout_s:g}"
+        response = self._post(operation, body, {"Prefer": wait}, {})
+        if response.status_code == httpx.codes.ACCEPTED:
+            return self._job(response, decode).result()
+        return decode(response.content)
+
     def _submit(
         self,
         operation: str,
@@ -340,13 +358,26 @@ class Client:
         body: Mapping[str, Any],
         label: str | None = None,
     ) -> RemoteJob[T]:
-        response = self._transport.send(
+        params = {} if label is None else {"label": label}
+        return self._job(self._post(operation, body, {}, params), decode)
+
+    def _post(
+        self,
+        operation: str,
+        body: Mapping[str, Any],
+        headers: Mapping[str, str],
+        params: Mapping[str, str],
+    ) -> httpx.Response:
+        key = str(uuid.uuid4())
+        return self._transport.send(
             "POST",
             f"/v1/{operation}",
             content=_body(operation, body),
-            headers={"Content-Type": "application/json", "Idempotency-Key": str(uuid.uuid4())},
-            params={} if label is None else {"label": label},
+            headers={"Content-Type": "application/json", "Idempotency-Key": key, **headers},
+            params=params,
         )
+
+    def _job(self, response: httpx.Response, decode: Callable[[bytes], T]) -> RemoteJob[T]:
         return RemoteJob(self._transport, str(response.json()["id"]), decode)
 
 

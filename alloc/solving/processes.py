@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import joblib
-from joblib.externals.loky import get_reusable_executor
 
+from alloc.own_processes import own_processes
 from alloc.parallel import Workers, open_cluster, workers
 from alloc.processes import ctrl_c_waits
 
@@ -29,14 +29,14 @@ def worker_processes(count: int) -> Iterator[joblib.Parallel]:
     if cluster is not None:
         yield cluster.pool()
         return
-    # joblib would go on with the processes of an earlier call, which hear Ctrl-C.
-    get_reusable_executor(reuse=True).shutdown(wait=True)
-    parallel = joblib.Parallel(n_jobs=count)
-    with ctrl_c_waits(), parallel:
-        # The first calls start the processes; joblib keeps them for the calls that follow.
-        parallel(joblib.delayed(int)() for _ in range(count))
-    with parallel:
-        yield parallel
+    # The processes of an earlier run may hear Ctrl-C.
+    with own_processes(fresh=True):
+        parallel = joblib.Parallel(n_jobs=count)
+        with ctrl_c_waits(), parallel:
+            # The first calls start the processes, which are there for the calls that follow.
+            parallel(joblib.delayed(int)() for _ in range(count))
+        with parallel:
+            yield parallel
 
 
 @contextmanager
@@ -50,7 +50,5 @@ def background_workers(count: int) -> Iterator[Workers]:
     count
         Number of processes.
     """
-    if open_cluster() is None:
-        get_reusable_executor(reuse=True).shutdown(wait=True)
-    with workers(None, count) as crew:
+    with workers(None, count, fresh=True) as crew:
         yield crew

@@ -341,9 +341,11 @@ class Fronts:
         options
             Whether hosts count, and whether dominated configurations stay.
         """
-        # These tables are kept, so an identity found among them is that of the very same table.
         same = self.topology is topology and self.options == options
-        return same and self.tables.keys() == tables.keys() and self.quotas == quotas
+        if not same or self.quotas != quotas or len(self.tables) != len(tables):
+            return False
+        # An identity may be used again, so the tables themselves are compared.
+        return all(self.tables.get(key) is table for key, table in tables.items())
 
 
 def _fronts(
@@ -412,18 +414,20 @@ def make_round_data(
     fronts
         Those of another round, which are taken over where tables and cluster are the same.
     """
+    # Held here, so that no two of them have the same identity one after the other.
+    given = [job.configurations for job in jobs]
     keys: list[TableKey]
     if quotas:
         owners = [job.tenant if job.tenant in quotas else None for job in jobs]
-        keys = [(id(job.configurations), owner) for job, owner in zip(jobs, owners, strict=True)]
+        keys = [(id(table), owner) for table, owner in zip(given, owners, strict=True)]
     else:
-        keys = [(id(job.configurations), None) for job in jobs]
+        keys = [(id(table), None) for table in given]
     tables: dict[TableKey, tuple[Configuration, ...]] = {}
     of_table: dict[TableKey, list[int]] = {}
     for j, key in enumerate(keys):
         own = of_table.get(key)
         if own is None:
-            own, tables[key] = of_table.setdefault(key, []), jobs[j].configurations
+            own, tables[key] = of_table.setdefault(key, []), given[j]
         own.append(j)
     options = (bool(conflicts), keep_all)
     if fronts is None or not fronts.are_of(topology, quotas, tables, options):

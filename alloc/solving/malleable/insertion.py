@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -11,7 +13,7 @@ import numpy as np
 from alloc.formulation import Array
 from alloc.models.malleable.costs import JobCosts
 from alloc.models.malleable.data import Index, SlotData
-from alloc.models.malleable.profiles import Pricing, Solved, never
+from alloc.models.malleable.profiles import Pricing, Profile, Solved, never
 from alloc.solving.malleable.counted import insert_counted, is_counted
 from alloc.solving.malleable.joint_pricing import ROOM, JointPricing
 from alloc.solving.malleable.master import Column, make_column
@@ -19,6 +21,8 @@ from alloc.solving.malleable.quick_insertion import earliest_profile, is_exact
 
 _STATES = 400
 """Grid steps of the work left: the profile returned always completes, whatever the grid."""
+_WHOLE = 1e-9
+"""Part of a slot that is none: the round-off of a work that fills whole slots."""
 _WAITING = 1e-3
 """Share of the largest cost of a slot that waiting costs a job whose completion is free: enough for
 it to take the earliest room there is, too little to outweigh what counts."""
@@ -39,6 +43,19 @@ class Builder:
         for g, (_, jobs) in enumerate(self.pricing.groups):
             self.group_of[jobs] = g
         self.counted = [is_counted(data, j) for j in range(data.num_jobs)]
+
+    @cached_property
+    def standing(self) -> dict[int, Column]:
+        """Columns of what runs and may not pause, as it stands until it ends: they fit together."""
+        found = {}
+        for assignment in self.data.instance.running:
+            job = self.data.instance.job_index[assignment.job]
+            if not self.data.started[job]:
+                continue
+            profile = _as_it_stands(self.data, job, assignment.configuration)
+            if profile is not None and len(profile.choice) <= self.num_slots:
+                found[job] = make_column(self.data, job, profile)
+        return found
 
     def together(self, jobs: Sequence[int]) -> JointPricing:
         """Return the programs of some jobs side by side, for `cheapest`."""
@@ -212,14 +229,38 @@ class Builder:
             Says whether time is short.
         """
         placed: dict[int, Column] = {}
+        order = list(order)
+        # What runs and may not pause has its place until it is its turn.
+        kept = {job: self.standing[job] for job in order if job in self.standing}
+        for standing in kept.values():
+            self.take(room, standing)
         for job in order:
             quick = hurry()
+            if job in kept:
+                self.give_back(room, kept[job])
             column = self.insert_quickly(job, room) if quick else self.insert(job, room, prices)
             if column is None:
                 return None
             self.take(room, column)
             placed[job] = column
         return placed
+
+
+def _as_it_stands(data: SlotData, job: int, configuration: int) -> Profile | None:
+    """Return how a job that runs ends if nothing changes; None if nothing so small is worth it."""
+    table = data.table(job)
+    own = table.column_of.get(configuration)
+    if own is None:
+        # It is dominated: by one that uses no more.
+        whole = data.instance.jobs[job]
+        use = data.rows.use(whole.configurations, whole.tenant)[configuration]
+        fits = np.flatnonzero((table.use <= use + ROOM).all(axis=1))
+        if not len(fits):
+            return None
+        own = int(fits[table.rate[fits].argmax()])
+    slots = float(data.work[job] / table.rate[own])
+    count = max(math.ceil(slots - _WHOLE), 1)
+    return Profile(0, (own,) * count, min(slots, count))
 
 
 def steering_costs(data: SlotData) -> JobCosts:
@@ -261,6 +302,7 @@ def serving_orders(data: SlotData) -> list[Index]:
 
     Besides it: by deadline; by due date and by slack before it where tardiness counts; and where
     peaks do, the longest first, and by the completions that keep a peak at its floor or above it.
+    In each of them what runs and may not pause comes first: nobody else may take its place.
     """
     costs = steering_costs(data)
     ways = [data.release + data.shortest / (costs.rate + costs.late), data.limit]
@@ -268,7 +310,7 @@ def serving_orders(data: SlotData) -> list[Index]:
         ways += [costs.due, costs.due - data.shortest]
     for peak, floor in zip(data.target.peaks, data.target.floors, strict=True):
         ways += [-data.shortest, *(peak.latest(above * floor) for above in _ABOVE_FLOOR)]
-    return [np.argsort(way, kind="stable") for way in ways]
+    return [np.lexsort((way, ~data.started)) for way in ways]
 
 
 def serial_horizon(data: SlotData) -> int:

@@ -36,7 +36,8 @@ class Placement:
     broken
         The rules that the running jobs broke before anything was decided.
     repaired
-        Whether the placement removes them; otherwise the jobs concerned stay as they are.
+        Whether the placement removes them; otherwise the jobs concerned stay as they are, also
+        where a repair was asked for and there is none, because what runs may not move.
     """
 
     result: Result[Solution]
@@ -66,7 +67,8 @@ def place(
     repair
         Running jobs may break rules from the start: an over-full host, a split gang. By default
         such jobs are left exactly as they are, and so is what they break. With repair every rule
-        holds in the end; put ``moves`` first in the goal to repair at least cost.
+        holds in the end; put ``moves`` first in the goal to repair at least cost. It moves and
+        evicts only what `moves` of the instance allows: without, there is no placement.
     limits, progress
         As in `alloc.solve`.
 
@@ -99,7 +101,7 @@ def place(
         # With something left broken, goals that look at all hosts or jobs may have another value.
         if not check_claims(instance, answer):
             result = answer
-    return Placement(result, broken, repair and bool(broken))
+    return Placement(result, broken, repair and bool(broken) and result.solution is not None)
 
 
 def _reasons(instance: Instance, allocation: Allocation, *, proved: bool) -> dict[str, str]:

@@ -11,6 +11,7 @@ from alloc.models.right_sizing.data import SizingData
 from alloc.problems.right_sizing.headroom import require_goals_can_be_kept
 from alloc.problems.right_sizing.plan import Plan
 from alloc.problems.right_sizing.problem import PlanningProblem
+from alloc.problems.right_sizing.ranges import require_budgets_that_count
 from alloc.result import Deferred, Limits, Result
 from alloc.solving.outcome import Outcome, Settings
 from alloc.solving.right_sizing.assumptions import assumptions
@@ -63,9 +64,10 @@ def solve_right_sizing(
     Raises
     ------
     InstanceError
-        If no pool can keep a goal.
+        If no pool can keep a goal, or a budget is next to nothing beside the price of a host.
     """
     require_goals_can_be_kept(problem)
+    require_budgets_that_count(problem)
     data = SizingData(problem)
     outcome = replace(
         _solve(data, settings, settings.gap, method, start, report), assumptions=assumptions(data)

@@ -14,7 +14,7 @@ from alloc.backends import SolverOptions, highs
 from alloc.backends.column_bounds import bounded
 from alloc.backends.highs import highs_model, quiet_solver
 from alloc.backends.linear_program import LinearProgram
-from alloc.backends.scaling import Scaling, power_of_two
+from alloc.backends.scaling import Scaling, out_of_range, power_of_two
 from alloc.backends.second_proof import solve_and_prove
 from alloc.backends.weak_duality import WeakDuality
 from alloc.errors import SolverError
@@ -366,3 +366,22 @@ def test_an_operation_at_large_prices_is_not_refused_as_a_whole() -> None:
     by_pyomo, by_own_method = (family.solve(problem, way, 60.0) for way in ("pyomo", "highs"))
     assert by_pyomo.statuses == by_own_method.statuses == ("optimal",)
     assert by_pyomo.values == pytest.approx(by_own_method.values)
+
+
+def test_an_entry_that_highs_does_not_take_is_named_with_the_cure():
+    """Whole columns keep their unit, and a column beside them has an entry of 4e15."""
+    model = ArrayModel(
+        sense="min",
+        cost=np.ones(2),
+        matrix=sparse.csr_array(np.array([[1.0, 4e15]])),
+        row_lower=np.array([0.5]),
+        row_upper=np.array([np.inf]),
+        lower=np.zeros(2),
+        upper=np.full(2, 4.0),
+        integer=np.array([True, True]),
+        rows={"C1": slice(0, 1)},
+    )
+    assert 'one in rows "C1" is 4e+15 times' in out_of_range(model)
+    assert "leave out what is so much dearer" in out_of_range(model)
+    ordinary = replace(model, matrix=sparse.csr_array(np.array([[1.0, 4.0]])))
+    assert out_of_range(ordinary) == "its numbers are out of range."

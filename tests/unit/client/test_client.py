@@ -254,6 +254,43 @@ def test_a_lost_answer_is_asked_for_again_with_the_same_key(address):
         assert {found.id for found in client.jobs()} - before == {job.id}
 
 
+@pytest.mark.parametrize("lost", [0, 2])
+def test_an_answer_that_comes_soon_takes_one_request_also_where_some_are_lost(address, lost):
+    """It took four: the job, its state twice or more, and the result."""
+    requests = []
+    real = httpx.Client(base_url=address, timeout=300.0)
+
+    def unreliable(request):
+        headers = {k: v for k, v in request.headers.items() if k != "host"}
+        answer = real.request(
+            request.method, request.url.path, content=request.content, headers=headers
+        )
+        requests.append(f"{request.method} {request.headers.get('idempotency-key')}")
+        if len(requests) <= lost:
+            raise httpx.ReadError("gone", request=request)
+        return httpx.Response(answer.status_code, content=answer.content, request=request)
+
+    with real, Client(address, timeout_s=600.0, patience_s=20.0) as client:
+        before = {job.id for job in client.jobs()}
+        client._transport.close()
+        client._transport._http = httpx.Client(
+            transport=httpx.MockTransport(unreliable), base_url=address
+        )
+        result = client.solve("elastic-tiny/01", formulation="round")
+    assert result.certificate.status == "optimal"
+    assert len(requests) == 1 + lost
+    assert len(set(requests)) == 1
+    with Client(address) as client:
+        assert len({job.id for job in client.jobs()} - before) == 1
+
+
+def test_an_answer_that_does_not_come_soon_is_waited_for(address):
+    with Client(address, timeout_s=1e-3, patience_s=20.0) as client:
+        client._transport.close()
+        client._transport._http = httpx.Client(base_url=address, timeout=300.0)
+        assert client.solve("elastic-tiny/01", formulation="round").certificate.verified
+
+
 def test_busy_servers_are_asked_again():
     answers = iter([httpx.Response(503, headers={"Retry-After": "0"}), httpx.Response(429)])
 

@@ -4,12 +4,14 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
 
 import joblib
 import pytest
+from joblib.externals.loky import get_reusable_executor
 
 from alloc.errors import BackendUnavailableError, InstanceError, SolverError, worker_deaths
 from alloc.parallel import workers
@@ -64,6 +66,46 @@ def test_a_run_that_stops_early_leaves_its_pool_to_the_next():
         with closing(crew.run(abs, calls)) as results:
             assert next(results) in range(8)
         assert sorted(crew.run(abs, calls)) == list(range(8))
+
+
+def waits_for(path, number):
+    """Return the number once a file is there."""
+    while not Path(path).exists():
+        threading.Event().wait(0.01)
+    return number
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("kill_workers", [False, True])
+def test_calls_are_answered_though_another_thread_closes_its_processes(tmp_path, kill_workers):
+    """Of those that were not sent yet nobody heard again: the run waited for ever."""
+    calls = [(str(tmp_path / "go"), number) for number in range(12)]
+    with workers("loky", 2) as crew:
+        results = crew.start(waits_for, calls)
+        get_reusable_executor(reuse=True).shutdown(kill_workers=kill_workers)
+
+        def run_of_its_own() -> None:
+            with workers("loky", 2) as others:
+                others.end(others.start(waits_for, calls))
+
+        thread = threading.Thread(target=run_of_its_own)
+        thread.start()
+        thread.join()
+        (tmp_path / "go").touch()
+        assert sorted(results) == list(range(12))
+
+
+@pytest.mark.long
+def test_calls_that_wait_end_without_a_word(capfd):
+    """The thread that sends them died of those that it had dropped, with a traceback."""
+    with workers("loky", 2) as crew:
+        for _ in range(5):
+            crew.pool("generator_unordered").pre_dispatch = "all"
+            results = crew.start(abs, [(number,) for number in range(200)])
+            next(results)
+            crew.end(results)
+        assert sorted(crew.start(abs, [(1,), (-2,)])) == [1, 2]
+    assert capfd.readouterr().err == ""
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,8 @@ from alloc.problems.allocation.instance import Instance
 from alloc.problems.allocation.solution import Assignment, Run, Schedule, TaskPlacement
 from alloc.solving.malleable.insertion import Builder, serial_horizon, total_cost
 from alloc.solving.malleable.master import make_column, solve_integer_master
+from alloc.solving.malleable.search import Search
+from alloc.solving.outcome import Settings
 from alloc.topology.host import Host, HostType
 from alloc.topology.topology import Topology
 from alloc.verification import verify
@@ -35,6 +37,43 @@ def gang(name: str, size: int, work: float, **options) -> Job:
 def within_host(name: str, size: int, work: float) -> Job:
     tasks = (TaskGroup("worker", size, 1000),)
     return Job(name, 0.0, work, (Configuration(tasks, 1.0, within="host"),))
+
+
+def running_world(seed: int) -> Instance:
+    """Jobs that run on one host and may not pause, and others that would like their places."""
+    rng = np.random.default_rng(seed)
+    left, jobs, running, used = 6, [], [], 0
+    while left:
+        now = int(rng.integers(1, left + 1))
+        sizes = sorted({now, *rng.integers(1, 7, 2).tolist()})
+        table = tuple(rigid_gang(n, rate=float(n) ** 0.9) for n in sizes)
+        kind = str(rng.choice(["moldable", "malleable"]))
+        name = f"runs-{len(jobs)}"
+        work = float(rng.uniform(5.0, 200.0))
+        jobs.append(Job(name, 0.0, work, table, elasticity=kind, preemptible=False))
+        task = TaskPlacement("h0", "worker", now, tuple(range(used, used + now)))
+        running.append(Assignment(name, sizes.index(now), (task,)))
+        left, used = left - now, used + now
+    for k in range(3):
+        table = (rigid_gang(int(rng.integers(1, 7))),)
+        jobs.append(Job(f"waits-{k}", 0.0, 20.0, table, weight=100.0, preemptible=bool(k)))
+    return instance_of(cluster(6), *jobs, running=tuple(running))
+
+
+@pytest.mark.parametrize("objective", ["mean_jct", "weighted_jct", "makespan"])
+@pytest.mark.parametrize("seed", range(12))
+def test_what_runs_and_may_not_pause_keeps_its_place_in_the_first_schedule(seed, objective):
+    """A job took more than it holds, in the place of another that must go on: no schedule at all.
+
+    HiGHS was asked for one then, which a short limit left without an answer.
+    """
+    instance = running_world(seed)
+    data = slot_data(instance, objective, ())
+    lines: list[str] = []
+    search = Search(data, objective, Settings(time_limit_s=300), None, lines.append)
+    search.plan = search._first_plan()
+    assert search.plan is not None
+    assert verify(instance, search.schedule()) == []
 
 
 class TestInsertion:

@@ -247,6 +247,16 @@ class TestBrokenFromTheStart:
         assert placement.result.stages[0].objective == 1.0
         assert verify(self.split(), solution_of(placement)) == []
 
+    @pytest.mark.parametrize("moves", [None, Moves(budget=0)])
+    def test_nothing_is_repaired_where_nothing_may_move(self, moves: Moves | None) -> None:
+        """It was said to be repaired, beside the proof that it cannot be; the cure is said."""
+        placement = place(self.split().replace(moves=moves), repair=True, backend=BACKEND)
+        assert placement.result.certificate.status == "infeasible"
+        assert not placement.repaired
+        assert "allow moves or evictions" in str(placement.result.conflict)
+        cured = place(self.split().replace(moves=Moves(budget=1)), repair=True, backend=BACKEND)
+        assert cured.repaired
+
     def test_an_over_full_host_takes_nobody_in(self) -> None:
         """Twelve GPUs of eight are in use; they stay, and others go elsewhere."""
         jobs = (gang("a", 1, 8), gang("b", 1, 4), gang("new", 3, 8))

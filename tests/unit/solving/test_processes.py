@@ -3,11 +3,14 @@
 import os
 import signal
 import threading
+from contextlib import ExitStack
 
 import joblib
 import pytest
+from joblib.externals.loky import get_reusable_executor
 
-from alloc.solving.processes import worker_processes
+from alloc.parallel import Workers, workers
+from alloc.solving.processes import background_workers, worker_processes
 
 
 def blocked() -> tuple[int, set[int]]:
@@ -32,3 +35,33 @@ def test_workers_never_hear_of_ctrl_c_and_the_parent_still_does():
         assert heard.wait(300)
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+def never_ends() -> None:
+    """Wait for what nobody does."""
+    threading.Event().wait()
+
+
+def processes(crew: Workers) -> set[int]:
+    """Return the processes that some calls were made in."""
+    return {process for process, _ in crew.start(blocked, [()] * 8)}
+
+
+@pytest.mark.long
+def test_no_other_run_ends_the_processes_of_this_one():
+    """Each run began with the end of the processes that joblib shares between all threads."""
+    with ExitStack() as stack:
+        shared = stack.enter_context(workers("loky", 2))
+        runs = [processes(shared)]
+        crews = []
+        for _ in range(2):
+            crews.append(stack.enter_context(background_workers(2)))
+            runs.append(processes(crews[-1]))
+        parallel = stack.enter_context(worker_processes(2))
+        runs.append({process for process, _ in parallel(joblib.delayed(blocked)() for _ in "abcd")})
+        assert sum(len(run) for run in runs) == len(set.union(*runs))
+        get_reusable_executor(reuse=True).shutdown(kill_workers=True)
+        # What ends a run's calls is its own matter, too.
+        crews[1].end(crews[1].start(never_ends, [()] * 8))
+        assert len(processes(crews[0]) | runs[1]) == 2
+        assert not processes(crews[1]) & runs[2]

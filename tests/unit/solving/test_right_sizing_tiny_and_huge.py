@@ -8,6 +8,7 @@ import pytest
 from planning_strategies import with_demand
 from planning_worlds import METHODS
 
+from alloc.errors import InstanceError
 from alloc.instances.planning import generate_planning
 from alloc.models.right_sizing import SizingData
 from alloc.models.right_sizing.blocks import Blocks
@@ -348,3 +349,17 @@ def test_owned_hosts_that_cost_more_than_the_budget_are_refused_beside_next_to_n
         failures=2,
     )  # fmt: skip
     assert right_size(problem, method=method).certificate.status == "infeasible"
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_budget_that_is_rounding_beside_a_host_is_refused_with_the_cure(method: Method) -> None:
+    """A plan for a budget of 6e-9 spent ten times as much: one host costs a million."""
+    problem = rented_or_bought(1e-9, 1.0)
+    spot, dear, rent = problem.offers
+    dear = dataclasses.replace(dear, price=2e6)
+    world = problem.replace(offers=(spot, dear, rent), budget=1e-9)
+    with pytest.raises(InstanceError, match='offer "buy": a host costs 2e') as refused:
+        right_size(world, method=method, limits=TIGHT)
+    assert "leave the offer out" in str(refused.value)
+    cured = right_size(world.replace(offers=(spot, rent)), method=method, limits=TIGHT)
+    assert cured.certificate.status in ("optimal", "infeasible")

@@ -133,3 +133,29 @@ def test_fronts_of_many_tables_are_what_no_pair_dominates(seed, pairs, monkeypat
         expected = np.flatnonzero(~dominates.any(axis=0) & (rate > 0))
         assert np.array_equal(np.flatnonzero(front), expected)
         assert np.array_equal(pareto_front(order, rate), expected)
+
+
+class Lazy:
+    """A job whose table is made when it is asked for, and gone afterwards."""
+
+    def __init__(self, *gpus: int) -> None:
+        self.gpus, self.tenant = gpus, None
+
+    @property
+    def configurations(self):
+        return tuple(rigid_gang(n, rate=float(n)) for n in self.gpus)
+
+
+def test_tables_that_are_gone_are_not_taken_for_those_that_come_after_them():
+    """An identity is used again once its table has died: rounds must not go by it alone."""
+    amounts = np.array([[99.0] * 4, [1.0] * 4, [99.0] * 4])
+    utility = round_utility("progress")
+    jobs = [Lazy(1), Lazy(2), Lazy(4), Lazy(1, 2)]
+    assert utility.by_work
+    data = make_round_data(HOSTS, jobs, 10.0, utility, {}, amounts=amounts)
+    assert len(data.fronts.tables) == len(jobs)
+    fronts = data.fronts
+    key, table = next(iter(fronts.tables.items()))
+    assert fronts.are_of(HOSTS, {}, dict(fronts.tables), fronts.options)
+    another = {**fronts.tables, key: copy.copy(list(table))}
+    assert not fronts.are_of(HOSTS, {}, another, fronts.options)

@@ -1,0 +1,79 @@
+"""While blocks are late: the death of a worker, and Ctrl-C."""
+
+import os
+import signal
+
+import psutil
+import pytest
+from interrupting import press
+
+from alloc.errors import SolverError
+from alloc.instances.planning import generate_planning
+from alloc.problems.right_sizing import PlanningProblem
+from alloc.result import Limits
+from alloc.solving.right_sizing.block_values import BlockValues
+from alloc.solving.right_sizing.method import right_size
+from alloc.verification.right_sizing import verify_plan
+
+pytestmark = pytest.mark.long
+
+
+def problem() -> PlanningProblem:
+    return generate_planning("late", num_host_types=3, num_sites=2, num_quarters=4,
+                             num_classes=5, num_scenarios=6, failures=1, seed=5)  # fmt: skip
+
+
+def worker_processes() -> list[psutil.Process]:
+    """Return the workers that this process has."""
+    return [p for p in psutil.Process().children() if "popen_loky" in " ".join(p.cmdline())]
+
+
+@pytest.fixture
+def at_late_blocks(monkeypatch):
+    """Do something once, when blocks are first left to the workers and a plan is known."""
+    happened: list[str] = []
+    solve = BlockValues.solve
+
+    def set_up(what) -> list[str]:
+        def watched(self, tasks, *given, **named):
+            tasks = list(tasks)
+            found = solve(self, tasks, *given, **named)
+            if len(found) < len(tasks) and not happened:
+                happened.append("late")
+                what()
+            return found
+
+        monkeypatch.setattr(BlockValues, "solve", watched)
+        return happened
+
+    return set_up
+
+
+def test_ctrl_c_while_blocks_are_late_keeps_the_plan_and_ends_the_workers(at_late_blocks):
+    happened = at_late_blocks(press)
+    before = {p.pid for p in worker_processes()}
+    result = right_size(problem(), method="decomposition", limits=Limits(seconds=600, workers=2))
+    assert happened == ["late"]
+    assert result.certificate.limit == "interrupt"
+    assert verify_plan(problem(), result.require_solution()) == []
+    assert result.certificate.bound <= result.certificate.objective
+    assert {p.pid for p in worker_processes()} <= before
+
+
+def test_the_death_of_a_worker_while_blocks_are_late_is_a_sentence(at_late_blocks):
+    """Nothing is waited for that nobody solves any more, and the next run has workers again."""
+    before = {p.pid for p in worker_processes()}
+
+    def kill() -> None:
+        for process in worker_processes():
+            if process.pid not in before:
+                os.kill(process.pid, signal.SIGKILL)
+
+    happened = at_late_blocks(kill)
+    with pytest.raises(SolverError, match="right-sizing: a worker process died"):
+        right_size(problem(), method="decomposition", limits=Limits(seconds=600, workers=2))
+    assert happened == ["late"]
+    assert {p.pid for p in worker_processes()} <= before
+    limits = Limits(seconds=600, gap=0.05, workers=2)
+    again = right_size(problem(), method="decomposition", limits=limits)
+    assert again.certificate.gap <= 0.05
