@@ -20,7 +20,7 @@ from alloc.errors import OutOfTime, UnsupportedFeatureError
 from alloc.families import FAMILIES
 from alloc.formulation import ProvedInfeasible
 
-AT_ONCE = {("round", "arrays"), ("colocation", "arrays"), ("checkpointing", "arrays")}
+AT_ONCE = {("round", "arrays"), ("checkpointing", "arrays")}
 """A few steps of NumPy, without rows one by one: there is nothing to cut short."""
 MODELS = [
     (name, kind)
