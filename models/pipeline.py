@@ -41,7 +41,9 @@ Constraints
 (C4) memory:   sum_{s on k} sum_ij (w_i + ... + q_s (a_i + ... + a_{j-1})) x_sij <= M_k
                for each device and each of its moments
 
-Arcs of a stage that alone breaks (C4) are left out; with one stage a device, (C4) says no more.
+Arcs of a stage that alone breaks (C4) are left out; with one stage a device, (C4) says no more. A
+time below every bottleneck (the shortest arc of some stage, or some layer on the fastest device)
+counts as that: it changes no optimum, and what is left is of one size.
 
 Size: O(S n^2) columns, S n rows. Complexity: without (C4) across the stages of a device, a
 bottleneck path, found by dynamic programming in O(S n^2) (D. Narayanan et al., "PipeDream", SOSP
@@ -64,6 +66,10 @@ from alloc.units import GB_PER_MIB
 
 _MAX_ARCS = 500_000
 """Columns that a general solver still takes in; the method takes models of any length."""
+
+MAX_RANGE = 2.0**20
+"""Times of stages that HiGHS tells apart, the longest in shares of the least bottleneck: up to 1e8
+no false answer is known, beyond it calls feasible programs infeasible."""
 
 
 class StageTimes:
@@ -117,6 +123,24 @@ class StageTimes:
         times[j <= i] = np.inf
         return begins, ends, times
 
+    @property
+    def range_s(self) -> tuple[float, float]:
+        """The least bottleneck that single stages and layers allow, and the longest arc, seconds.
+
+        A stage takes its shortest arc at least, a layer its time on the fastest device. The first
+        is infinite where no arc of a stage fits.
+        """
+        of_layers = np.full(self.num_layers, np.inf)
+        least = longest = 0.0
+        for stage in range(self.problem.num_stages):
+            check_time()
+            _, _, cost = self.of(stage)
+            least = max(least, float(cost.min()))
+            longest = max(longest, float(cost[np.isfinite(cost)].max(initial=0.0)))
+            alone = self._work.diagonal() / self.problem.device_of(stage).speed
+            of_layers = np.minimum(of_layers, alone)
+        return max(least, float(of_layers.max())), longest
+
     def memory(self, stage: int, begins: slice, ends: slice) -> list[tuple[Array, int]]:
         """Return what a stage takes at each moment of its device, and what the device has, MiB.
 
@@ -147,7 +171,7 @@ def _sums(values: list[float] | list[int]) -> Array:
 class _Arcs:
     """The arcs of all stages: stage, first layer, end and time of each."""
 
-    def __init__(self, problem: PipelineProblem) -> None:
+    def __init__(self, problem: PipelineProblem, between: tuple[float, float]) -> None:
         n, stages = len(problem.layers), problem.num_stages
         slack = n - stages + 1
         if stages * slack * slack // 2 > _MAX_ARCS:
@@ -156,15 +180,25 @@ class _Arcs:
                 'stages holds; use the method "auto", which takes any number.'
             )
         times = StageTimes(problem)
+        # Shorter arcs than any bottleneck count as that, or a wide range would hide in tolerances.
+        floor, longest = max(between[0], times.range_s[0]), between[1]
+        if np.isinf(floor):
+            raise ProvedInfeasible("some stage fits in the memory of its device with no layer")
         found: list[list[Array]] = []
         self.moments: list[list[Array]] = []
         for s in range(stages):
             check_time()
             begins, ends, cost = times.of(s)
-            i, j = np.nonzero(np.isfinite(cost))
-            found.append([np.full(len(i), s), i + begins.start, j + ends.start, cost[i, j]])
+            i, j = np.nonzero(np.isfinite(cost) & (cost <= longest))
+            pace = np.maximum(cost[i, j], floor)
+            found.append([np.full(len(i), s), i + begins.start, j + ends.start, pace])
             self.moments.append([need[i, j] for need, _ in times.memory(s, begins, ends)])
         self.stage, self.first, self.end, self.cost = map(np.concatenate, zip(*found, strict=True))
+        if (most := self.cost.max(initial=0.0)) > MAX_RANGE * floor:
+            raise UnsupportedFeatureError(
+                f"{problem.name}: a stage takes from {floor:g} to {most:g} s, a range in which "
+                'general solvers lose the short ones; use the method "auto".'
+            )
 
     def plan(self, values: Array) -> PipelinePlan:
         """Return the plan that the first columns of a solution say."""
@@ -193,7 +227,11 @@ def _shared_memory(problem: PipelineProblem) -> list[tuple[int, int]]:
     ]
 
 
-def build_arrays(problem: PipelineProblem, objective: str = "bottleneck") -> BuiltModel:
+def build_arrays(
+    problem: PipelineProblem,
+    objective: str = "bottleneck",
+    between: tuple[float, float] = (0.0, np.inf),
+) -> BuiltModel:
     """Return the model in matrix form.
 
     Parameters
@@ -202,10 +240,12 @@ def build_arrays(problem: PipelineProblem, objective: str = "bottleneck") -> Bui
         The layers, and the devices in their row.
     objective
         `bottleneck`, the only one of the family.
+    between
+        A bound on the bottleneck, and the longest arc that there is to be, seconds.
     """
     from scipy import sparse
 
-    arcs = _Arcs(problem)
+    arcs = _Arcs(problem, between)
     n, stages = len(problem.layers), problem.num_stages
     num, columns = len(arcs.cost), np.arange(len(arcs.cost))
     # Row of the node "layer i begins stage s"; the begin of all is (C1), the end has no row.
@@ -274,7 +314,7 @@ def build_pyomo(problem: PipelineProblem, objective: str = "bottleneck") -> Buil
 
     from alloc.models.timed import TimedModel
 
-    arcs = _Arcs(problem)
+    arcs = _Arcs(problem, (0.0, np.inf))
     n, keys = len(problem.layers), arcs.keys()
     model: Any = TimedModel(problem.name)
     model.STAGES = pyo.RangeSet(0, problem.num_stages - 1, doc="stages, in order")
@@ -293,8 +333,6 @@ def build_pyomo(problem: PipelineProblem, objective: str = "bottleneck") -> Buil
         out.setdefault((s, i), []).append(model.x[s, i, j])
         into.setdefault((s + 1, j), []).append(model.x[s, i, j])
         of[s].append((s, i, j))
-    if (0, 0) not in out:
-        raise ProvedInfeasible("no stage that begins with the first layer fits on the first device")
     model.C1_begin = pyo.Constraint(expr=pyo.quicksum(out[0, 0]) == 1)
     inner = sorted((out.keys() | into.keys()) - {(0, 0), (problem.num_stages, n)})
     model.CUTS = pyo.Set(initialize=inner, dimen=2, doc="stage, and the layer that it begins with")

@@ -13,7 +13,7 @@ from alloc.certificate import is_within
 from alloc.clock import time_limit
 from alloc.errors import OutOfTime, UnsupportedFeatureError
 from alloc.formulation import Array, ArrayModel
-from alloc.models.pipeline import StageTimes, build_arrays
+from alloc.models.pipeline import MAX_RANGE, StageTimes, build_arrays
 from alloc.problems.pipeline.problem import PipelinePlan, PipelineProblem
 from alloc.problems.pipeline.timetable import timetable
 from alloc.solving.outcome import Outcome, Settings
@@ -56,7 +56,7 @@ def cut_layers(
         return outcome
     report("the stages of a device do not fit together; the integer program decides")
     try:
-        return _by_arrays(problem, settings, outcome.bound, start)
+        return _in_windows(problem, settings, outcome.bound, start)
     except UnsupportedFeatureError:
         report("that program is too large; the bound is the relaxation's")
         return replace(outcome, solution=start)
@@ -86,15 +86,38 @@ def _by_labels(
     return replace(done, solution=PipelinePlan(tuple(reversed(firsts))), bound=float(label[0]))
 
 
-def _by_arrays(
+def _in_windows(
     problem: PipelineProblem, settings: Settings, bound: float, start: PipelinePlan | None
 ) -> Outcome[PipelinePlan]:
-    """Solve the integer program, in which the stages of a device share its memory."""
+    """Solve the integer program with the shortest arcs, and with longer ones where these fail.
+
+    Tolerances would lose short arcs beside far longer ones.
+    """
+    _, longest = StageTimes(problem).range_s
+    while True:
+        most = MAX_RANGE * bound
+        outcome = _by_arrays(problem, settings, (bound, most), start)
+        if not outcome.infeasible or most >= longest:
+            return outcome
+        bound = most
+
+
+def _by_arrays(
+    problem: PipelineProblem,
+    settings: Settings,
+    between: tuple[float, float],
+    start: PipelinePlan | None,
+) -> Outcome[PipelinePlan]:
+    """Solve the integer program, in which the stages of a device share its memory.
+
+    `between` is a bound on the bottleneck, and the longest arc that there is to be, seconds.
+    """
+    bound, _ = between
     options = SolverOptions(seed=settings.seed, workers=settings.workers, gap=settings.gap)
     outcome = Outcome(start, bound, "recomputed", "highs", highs.version())
     try:
         with time_limit(settings.seconds_left()):
-            built = build_arrays(problem)
+            built = build_arrays(problem, between=between)
         assert isinstance(built.model, ArrayModel)
         left = replace(options, time_limit_s=settings.seconds_left(), stoppable=True)
         raw = solve_and_prove(built.model, left)

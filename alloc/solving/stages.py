@@ -36,6 +36,7 @@ from alloc.solving.project.method import schedule_project
 from alloc.solving.project.rules import RULES
 from alloc.verification import verify
 from alloc.verification.project import verify_project
+from alloc.verification.time import TIME_TOLERANCE_S
 from alloc.workload import Job
 
 _SHARE = 0.9
@@ -74,7 +75,10 @@ def solve_stages(
     """
     for part, ways in zip(instance.unfolded.jobs, usable(instance), strict=True):
         if not ways:
-            return _infeasible(part)
+            return _infeasible(_needs_too_much(part))
+    for job in instance.jobs:
+        if (conflict := _comes_too_late(instance, job)) is not None:
+            return _infeasible(conflict)
     problem, offset = project_from_instance(instance, objective)
     start = warm_start if isinstance(warm_start, Schedule) else None
     outcome = schedule_project(
@@ -112,16 +116,32 @@ def solve_stages(
     )
 
 
-def _infeasible(job: Job) -> Outcome[Solution]:
+def _needs_too_much(job: Job) -> str:
+    return (
+        f'job "{job.id}" needs more GPUs than the quota of tenant "{job.tenant}" in each of its '
+        "configurations; raise the quota, or add a smaller configuration"
+    )
+
+
+def _comes_too_late(instance: Instance, job: Job) -> str | None:
+    """Say that a job cannot end in time even alone on the cluster, or return None."""
+    limit_s = min(
+        limit for limit in (job.deadline_s, instance.horizon_s, math.inf) if limit is not None
+    )
+    end_s = job.arrival_s + job.min_run_s
+    # The checker forgives as much.
+    if end_s <= limit_s + TIME_TOLERANCE_S + WORK_TOLERANCE * end_s:
+        return None
+    return (
+        f'job "{job.id}" completes at {end_s:g} s at the earliest, alone on the cluster, but must '
+        f"by {limit_s:g} s; move its deadline or the horizon"
+    )
+
+
+def _infeasible(conflict: str) -> Outcome[Solution]:
+    version = alloc_version()
     return Outcome(
-        None,
-        math.inf,
-        "recomputed",
-        "alloc",
-        alloc_version(),
-        infeasible=True,
-        conflict=f'job "{job.id}" needs more GPUs than the quota of tenant "{job.tenant}" in each '
-        "of its configurations; raise the quota, or add a smaller configuration",
+        None, math.inf, "recomputed", "alloc", version, infeasible=True, conflict=conflict
     )
 
 

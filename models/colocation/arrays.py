@@ -7,6 +7,7 @@ from collections import Counter
 import numpy as np
 from scipy import sparse
 
+from alloc.clock import check_time
 from alloc.formulation import ArrayModel, BuiltModel
 from alloc.models.colocation.data import Bundles
 from alloc.problems.colocation import ColocationProblem
@@ -23,11 +24,11 @@ def build_arrays(problem: ColocationProblem, objective: str = "speed") -> BuiltM
         `speed`, the only one of the family.
     """
     data = Bundles.of(problem)
-    entries = [
-        (t, b, float(n))
-        for b, bundle in enumerate(data.bundles)
-        for t, n in (*Counter(bundle).items(), (len(data.members), 1))
-    ]
+    entries: list[tuple[int, int, float]] = []
+    for b, bundle in enumerate(data.bundles):
+        check_time()
+        entries += ((t, b, float(n)) for t, n in Counter(bundle).items())
+        entries.append((len(data.members), b, 1.0))
     row, column, value = zip(*entries, strict=True) if entries else ((), (), ())
     limit = np.array([*map(len, data.members), problem.num_gpus], dtype=float)
     model = ArrayModel(

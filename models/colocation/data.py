@@ -9,6 +9,7 @@ from itertools import combinations_with_replacement
 import numpy as np
 import numpy.typing as npt
 
+from alloc.clock import check_time
 from alloc.problems.colocation import ColocationProblem, Packing
 
 Bundle = tuple[int, ...]
@@ -46,6 +47,7 @@ class Bundles:
         bundles, worth = [], []
         for size in range(1, min(problem.max_per_gpu, len(problem.kinds)) + 1):
             for bundle in combinations_with_replacement(range(len(members)), size):
+                check_time()
                 number = Counter(bundle)
                 if any(n > len(members[t]) for t, n in number.items()):
                     continue

@@ -42,6 +42,8 @@ def build_pyomo(problem: ColocationProblem, objective: str = "speed") -> BuiltMo
 
     @model.Constraint()
     def C2_gpus(m):  # type: ignore[no-untyped-def]
+        if not data.bundles:
+            return pyo.Constraint.Skip
         return pyo.quicksum(m.x[b] for b in m.B) <= problem.num_gpus
 
     kind = [problem.kinds[jobs[0]] for jobs in data.members]

@@ -168,14 +168,16 @@ class _Builder:
         add(cells.size, terms, lower=low.ravel())  # (C10)
         first = np.where(k == 0, started, 0.0)
         add(num, [(k, at.b, 1.0), (k[1:], at.b[:-1], -1.0)], lower=first)
-        add(num - 1, [(k[:-1], at.b[1:], 1.0), (row[:-1], at.x[:-1], -1.0)], lower=0.0)
+        later = max(num - 1, 0)
+        add(later, [(k[:-1], at.b[1:], 1.0), (row[:-1], at.x[:-1], -1.0)], lower=0.0)
 
     def _no_pause(self, j: int, at: Columns) -> None:
         num = len(at.x)
-        k = np.arange(num - 1)
+        later = max(num - 1, 0)
+        k = np.arange(later)
         row = k[:, None]
         terms = [(row, at.x[1:], 1.0), (row, at.x[:-1], -1.0), (k, at.u[:-1], -1.0)]
-        self.model.rows(_PER_JOB, num - 1, terms, lower=-1.0)  # (C12)
+        self.model.rows(_PER_JOB, later, terms, lower=-1.0)  # (C12)
         if num and self.grid.data.started[j]:
             self.model.row(_PER_JOB, [(at.x[0], 1.0)], lower=1.0)
 

@@ -139,6 +139,7 @@ class _Builder:
         done = [sum(r * part for r, part in zip(rate, row, strict=True)) for row in v]
         model.add(sum(done) + max(rate) * o >= parts * work)  # (C1)
         for k, _ in enumerate(slots):
+            check_time()
             if k:
                 model.add(sum(x[k]) <= u[k - 1])  # (C2)
                 model.add_implication(u[k], u[k - 1])  # (C4)
@@ -195,6 +196,7 @@ class _Builder:
         """Add the rows that only strengthen the relaxation: CP-SAT's bound lives on them."""
         data, model = self.grid.data, self.model
         for k in range(len(u)):
+            check_time()  # a row of all slots before it
             model.add(work * u[k] >= work - sum(done[: k + 1]))  # (C6)
         exact = data.table(j).rate / float(data.work[j])
         mean = [

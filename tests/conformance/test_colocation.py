@@ -130,10 +130,13 @@ def test_a_false_bound_is_loud(monkeypatch: pytest.MonkeyPatch) -> None:
         solve(ColocationProblem(["a", "b", "a", "b"], table, 2))
 
 
-def test_nothing_to_pack() -> None:
+@pytest.mark.parametrize("way", ["auto", "highs", "pyomo"])
+def test_nothing_to_pack(way: str) -> None:
     table = InterferenceTable("gpu", ("a",), np.ones(1), np.ones((1, 1)))
-    assert solve(ColocationProblem([], table, 3)).objective == 0
-    assert solve(ColocationProblem(["a"], table, 0)).solution.left_out == (0,)
+    for nobody in (ColocationProblem([], table, 3), ColocationProblem([], table, 0)):
+        result = solve(nobody, backend=way)
+        assert (result.status, result.objective) == ("optimal", 0)
+    assert solve(ColocationProblem(["a"], table, 0), backend=way).solution.left_out == (0,)
 
 
 def test_what_the_table_lacks_is_refused() -> None:

@@ -405,9 +405,11 @@ def _gang_job(name: str, work: float = 200.0, **options: Any) -> Job:
 
 
 @pytest.mark.parametrize("backend", ["auto", *BACKENDS_OF_MODELS])
-def test_a_deadline_missed_even_alone_is_infeasible(backend: str) -> None:
+@pytest.mark.parametrize("arrival_s", [0.0, 110.0], ids=["too short", "no slot at all"])
+def test_a_deadline_missed_even_alone_is_infeasible(backend: str, arrival_s: float) -> None:
     """A proof, with the requirement in conflict in words."""
-    result = solved(_one_gpu(_gang_job("late", deadline_s=150.0)), backend)
+    job = _gang_job("late", deadline_s=150.0, preemptible=False, restart_cost_s=1.0)
+    result = solved(_one_gpu(job.replace(arrival_s=arrival_s)), backend)
     assert result.certificate.status == "infeasible"
     assert result.certificate.objective is None
     assert result.certificate.bound == math.inf

@@ -12,6 +12,7 @@ import pytest
 
 import alloc
 import alloc.models.pipeline
+import alloc.solving.pipeline
 from alloc.errors import InstanceError, UnsupportedFeatureError
 from alloc.instances.pipelines import transformer_pipeline
 from alloc.problems.pipeline.passes import Pass
@@ -19,6 +20,7 @@ from alloc.problems.pipeline.problem import Device, Layer, PipelinePlan, Pipelin
 from alloc.problems.pipeline.timetable import timetable
 from alloc.solving.outcome import Settings
 from alloc.solving.pipeline import cut_layers, pipeline_configurations
+from benchmarks.tiny.family import disagreement
 from benchmarks.tiny.pipeline import PIPELINE
 
 ROWS = [
@@ -125,6 +127,49 @@ def test_the_relaxation_of_shared_memory_is_not_taken_for_the_plan():
     assert outcome.bound == pytest.approx(outcome.solution.bottleneck_s(problem))
     free = problem.replace(devices=(Device(),) * 2)
     assert alloc.solve(free).objective < outcome.bound
+
+
+@pytest.mark.parametrize("share", [1.01, 1.3, 2.0])
+def test_longer_arcs_are_taken_in_where_the_short_ones_do_not_do(monkeypatch, share):
+    best = alloc.solve(shared_memory())
+    monkeypatch.setattr(alloc.solving.pipeline, "MAX_RANGE", share)
+    result = alloc.solve(shared_memory())
+    assert (result.status, result.objective) == ("optimal", best.objective)
+
+
+def wide(seed):
+    """Return a tiny pipeline whose layers and devices are of any size, the least together."""
+    rng = Random(seed)
+    problem, size = PIPELINE.problem(seed), 10.0 ** rng.randint(4, 16)
+    work = sorted(problem.layers, key=lambda layer: layer.forward_s + layer.backward_s)
+    row = sorted(problem.devices, key=lambda device: device.speed)
+    shares = (np.arange(len(work)) + 0.5) / len(work), (np.arange(len(row)) + 0.5) / len(row)
+    layers = tuple(
+        replace(layer, forward_s=layer.forward_s * size**k, backward_s=layer.backward_s * size**k)
+        for layer, k in zip(work, shares[0].tolist(), strict=True)
+    )
+    devices = tuple(
+        replace(device, speed=device.speed * size**k, link_gb_per_s=None)
+        for device, k in zip(row, shares[1].tolist(), strict=True)
+    )
+    return problem.replace(layers=layers, devices=devices)
+
+
+@pytest.mark.parametrize("way", ["auto", "highs", "pyomo"])
+def test_no_short_time_is_lost_beside_a_long_one(way):
+    """Devices a million times as fast as others made general solvers call all infeasible."""
+    refused = []
+    for problem in map(wide, range(60)):
+        truth = PIPELINE.truth(problem)
+        try:
+            answer = PIPELINE.solve(problem, way, 10.0)
+        except UnsupportedFeatureError as error:
+            refused.append(str(error))
+            continue
+        assert disagreement(truth, answer) is None
+    assert bool(refused) == (way != "auto")
+    assert all('use the method "auto"' in line for line in refused)
+    assert len(refused) < 40
 
 
 def test_where_the_integer_program_is_too_large_the_start_and_the_bound_are_kept(monkeypatch):

@@ -11,7 +11,10 @@ from collections import Counter
 import pytest
 
 from alloc.families import instance_families
+from alloc.problems.allocation.instance import Instance
 from alloc.solving import solve
+from alloc.topology import Host, HostType, Topology
+from alloc.workload import Job, rigid_gang
 from benchmarks.scales import (
     OVER_TIME,
     asked_of,
@@ -100,3 +103,14 @@ def test_what_a_goal_has_reached_is_kept_in_every_unit(way: str, factor: float) 
     values = [stage.objective for stage in found.stages]
     expected = [first.stages[0].objective * factor, first.stages[1].objective]
     assert values == pytest.approx(expected, rel=1e-6, abs=0.0)
+
+
+def test_a_job_of_a_billionth_of_a_slot_is_no_overflow_in_cp_sat() -> None:
+    """Its row (C9) has the job's speed in it, in slots: six digits of it were beyond 64 bits."""
+    job = Job("short", 0.0, 9e-13, (rigid_gang(1, rate=5e-10), rigid_gang(1, rate=1.5e-7)))
+    topology = Topology("one", (HostType("k", 1, "gpu"),), (Host("h", "k"),))
+    instance = Instance("short", topology, (job,), slot_s=3600.0, horizon_s=25200.0)
+    for backend in ("auto", "cpsat"):
+        result = solve(instance, "malleable", backend)
+        assert result.status != "infeasible"
+        assert result.certificate.bound <= 6e-6 * (1 + 1e-6)

@@ -318,6 +318,23 @@ def test_the_bound_looks_at_types_of_gpus_and_at_quotas():
     assert none.status == "infeasible"
 
 
+@pytest.mark.parametrize("limit", ["deadline", "horizon"])
+def test_a_path_too_long_for_its_limit_is_infeasible_and_one_just_short_enough_is_not(limit):
+    """Without a proof it said "no solution", as if a limit of time had ended the search."""
+    ways = (Configuration((TaskGroup("w", 1, 1000),), 1.0),)
+    graph = (Stage("a", 4.0, ways), Stage("b", 3.0, ways, ("a",)), Stage("c", 1.0, ways))
+
+    def solved(limit_s):
+        deadline_s, horizon_s = (limit_s, None) if limit == "deadline" else (None, limit_s)
+        job = Job("path", 2.0, deadline_s=deadline_s, preemptible=False, stages=graph)
+        return alloc.solve(Instance("late", BOX, (job,), horizon_s=horizon_s))
+
+    late = solved(8.9)
+    assert late.status == "infeasible"
+    assert late.conflict.startswith('job "path" completes at 9 s at the earliest')
+    assert solved(9.0).status == "optimal"
+
+
 @pytest.mark.parametrize("left", [1e-300, 1e-12, 1e-8])
 def test_what_runs_holds_its_hosts_even_if_its_end_is_now_up_to_rounding(left):
     """Late in a simulation the time that a job has left is lost in the sum of both."""

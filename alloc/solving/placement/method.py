@@ -22,7 +22,7 @@ from alloc.clock import time_limit
 from alloc.collector import collector_paused
 from alloc.errors import UnsupportedFeatureError
 from alloc.families import require_family
-from alloc.formulation import ArrayModel
+from alloc.formulation import ArrayModel, RawResult
 from alloc.models.placement.arrays import build_arrays
 from alloc.models.placement.data import PlacementData
 from alloc.objectives.goals import parse_level
@@ -78,6 +78,9 @@ _PLAN_SHARE = 0.5
 """Share of the time left for a plan of the hosts: what it finds is not lost if it takes longer."""
 _ATTEMPTS = 30
 """Placements afresh that are tried where what runs breaks a rule."""
+_ANY_PLACEMENT = "moves"
+"""A goal that every program has and that is soon met: for any placement at all, or a proof that
+there is none."""
 _FEW_CELLS = 2_500
 """Task groups times hosts up to which HiGHS is asked first: so small a program soon ends with a
 proof."""
@@ -328,25 +331,34 @@ class _Solve:
         self._prove_by(self.best.sign * bound, proof)
 
     def _exactly(self, seconds: float) -> None:
-        """Solve the sparse arrays."""
+        """Solve the sparse arrays; where none have the goal, for a placement to start from."""
         try:
-            built = build_arrays(self.instance, self.objective, self.settings.held)
-            start = None
-            if self.best.allocation is not None and built.start is not None:
-                start = built.start(self.best.allocation)
-            options = SolverOptions(
-                seconds, self.settings.seed, self.settings.workers, OPTIMALITY_GAP / 2, start
-            )
-            raw = highs.solve(cast(ArrayModel, built.model), options)
+            raw = self._solve_arrays(self.objective, seconds)
         except UnsupportedFeatureError as reason:
             self.report(f"no exact program: {reason}")
+            if self.best.counts is None:
+                self._solve_arrays(_ANY_PLACEMENT, self._left())
             return
-        self.report(f"HiGHS on the arrays: {raw.native_status}, bound {raw.bound:.6g}")
+        if raw.status != "infeasible":
+            self._prove_by(self.best.sign * raw.bound, "claimed")
+
+    def _solve_arrays(self, objective: str, seconds: float) -> RawResult:
+        """Solve the sparse arrays of a goal; take what is found, or that there is nothing."""
+        built = build_arrays(self.instance, objective, self.settings.held)
+        start = None
+        if self.best.allocation is not None and built.start is not None:
+            start = built.start(self.best.allocation)
+        options = SolverOptions(
+            seconds, self.settings.seed, self.settings.workers, OPTIMALITY_GAP / 2, start
+        )
+        raw = highs.solve(cast(ArrayModel, built.model), options)
+        self.report(
+            f"HiGHS on the arrays of {objective}: {raw.native_status}, bound {raw.bound:.6g}"
+        )
         self.infeasible = raw.status == "infeasible" and self.best.allocation is None
         if raw.values is not None:
             self.best.offer(built.extract(raw.values))
-        if raw.status != "infeasible":
-            self._prove_by(self.best.sign * raw.bound, "claimed")
+        return raw
 
     def _improve(self) -> None:
         """Search for better placements."""
