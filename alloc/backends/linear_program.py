@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeAlias
 
 import highspy
 import numpy as np
@@ -28,6 +28,8 @@ from alloc.formulation import Array, ArrayModel
 from alloc.objectives import Sense
 
 Positions = npt.NDArray[np.integer[Any]] | Sequence[int]
+Basis: TypeAlias = highspy.HighsBasis
+"""Which columns and rows are basic, and at which bound the others are."""
 _DRIFT = 2.0**3
 """By how much the size of the scaled costs may leave [1, 2) before all are scaled anew: less would
 often do so for nothing, and 2^3 of the 1e-7 to which reduced costs hold are still small."""
@@ -390,11 +392,11 @@ class LinearProgram:
         """Iterations of the simplex method in the last solve."""
         return int(self._solver.getInfo().simplex_iteration_count)
 
-    def basis(self) -> highspy.HighsBasis:
+    def basis(self) -> Basis:
         """Return the last basis, to go back to."""
         return self._solver.getBasis()
 
-    def set_basis(self, basis: highspy.HighsBasis) -> None:
+    def set_basis(self, basis: Basis) -> None:
         """Start the next solve from a basis of before; rows added since then are slack in it."""
         more = self.num_rows - len(basis.row_status)
         if more:

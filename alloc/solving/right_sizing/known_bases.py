@@ -8,14 +8,10 @@ basis that was optimal last.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
+from alloc.backends.linear_program import Basis
 from alloc.models.right_sizing.data import Array, Ints
-
-if TYPE_CHECKING:
-    import highspy
 
 _MAX_KNOWN = 200
 """Bases that are kept, the latest: with 30 of them a block takes an eighth more iterations, and
@@ -40,7 +36,7 @@ class KnownBases:
         """Columns that some of them charge at their upper bounds."""
         self._charges = np.zeros((_MAX_KNOWN, 0))
         """Their reduced costs, 0 or less."""
-        self._bases: list[highspy.HighsBasis] = []
+        self._bases: list[Basis] = []
         self._next = 0
         self._last: int | None = None
         """Of these, the basis that the solver stands at."""
@@ -49,7 +45,7 @@ class KnownBases:
         """Take rows that are new: known duals are 0 there."""
         self._duals = np.pad(self._duals, ((0, 0), (0, count)))
 
-    def nearest(self, right: Array, upper: Array) -> highspy.HighsBasis | None:
+    def nearest(self, right: Array, upper: Array) -> Basis | None:
         """Return the basis to begin at; None: where the solver stands.
 
         Parameters
@@ -67,7 +63,7 @@ class KnownBases:
         last, self._last = self._last, None
         return None if last is not None and worth[last] == worth[best] else self._bases[best]
 
-    def add(self, basis: highspy.HighsBasis, duals: Array, reduced: Array) -> None:
+    def add(self, basis: Basis, duals: Array, reduced: Array) -> None:
         """Keep the basis that the solver has ended at.
 
         Parameters

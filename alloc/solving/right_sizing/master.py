@@ -37,10 +37,6 @@ many would soon be back."""
 _MANY_CUTS = 1000
 """Cuts of the block master up to which none is dropped: a master of so few takes milliseconds, and
 one of 6,500 rows, to which those of planning-large grow, three times as long as without."""
-_DEAR = 2.0**6
-"""Costs of a host over those of a unit of running costs from which on they do not set the scale."""
-_MAX_DEAR = 2.0**30
-"""With costs so much larger than others, the rounding of double precision reaches tolerances."""
 _MAX_IDLE = 8
 """Solves for which a row may be slack before it is dropped from many: a row too few weakens the
 bound."""
@@ -167,7 +163,7 @@ class BlockMaster:
         model = setting.model(setting.weight.ravel(), spending)
         self.lower, self.upper = setting.first.lower.copy(), setting.first.upper.copy()
         self.rows = model.matrix.shape[0]
-        self.program = LinearProgram(model, cost_size=_size_of_costs(model))
+        self.program = LinearProgram(model)
         self._optimum: LinearSolution | None = None
         self.cuts: list[tuple[int, int, int]] = []
         self._known: set[tuple[int, int, int]] = set()
@@ -288,18 +284,6 @@ class BlockMaster:
     def release(self, columns: Ints) -> None:
         """Give columns their own bounds again."""
         self.fix(columns, self.lower[columns], self.upper[columns])
-
-
-def _size_of_costs(model: ArrayModel) -> float | None:
-    """Return the size of the costs that decide, None if the largest has about that size.
-
-    Running costs come in a thousand units or so, at 1 each. A host that costs a million times what
-    it would save is in no plan, and yet would decide how closely a solver looks at all others.
-    """
-    largest, running = float(np.abs(model.cost).max()), float(model.cost[-1])
-    if largest <= _DEAR * running:
-        return None
-    return max(running, largest / _MAX_DEAR)
 
 
 class QuarterMaster:
