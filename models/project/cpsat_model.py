@@ -24,7 +24,7 @@ _MAX_ORDERED = 60
 """Activities of which every two that clash get literals for who goes first: their number grows by
 the square."""
 _MAX_SUM = 2**59
-"""Of the objective: CP-SAT counts in 64 bits."""
+"""Of the objective or a row: CP-SAT counts in 64 bits."""
 
 Windows = Sequence[Sequence[tuple[float, float]]]
 """First and last start of each activity in each mode, seconds."""
@@ -210,10 +210,15 @@ class _Builder:
         data = self.data
         heads = [self.times.down(float(head)) for head in data.heads]
         for r, resource in enumerate(data.renewable):
+            largest = [max(uses[r] for uses in rates) for rates in data.rates]
+            # What all activities together take is no more at any time.
+            capacity = min(resource.capacity, sum(largest))
+            # CP-SAT counts in 64 bits, and adds up what each term may be: in larger units, then.
+            unit = -(-2 * self.last * (capacity + sum(largest)) // _MAX_SUM) or 1
             for head in sorted(set(heads)):
                 check_time()
                 work = [
-                    self.times.down(d) * uses[r] * x
+                    self.times.down(d) * uses[r] // unit * x
                     for k in range(data.num_activities)
                     if heads[k] >= head
                     for d, uses, x in zip(
@@ -221,7 +226,7 @@ class _Builder:
                     )
                     if uses[r]
                 ]
-                self.model.add(sum(work) <= resource.capacity * (end - head))
+                self.model.add(sum(work) <= -(-capacity // unit) * (end - head))
 
     def plan(self, values: Array) -> ProjectPlan:
         """Return the schedule in seconds: the modes, put in by start."""

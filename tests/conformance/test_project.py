@@ -113,6 +113,21 @@ def test_out_of_time_a_schedule_that_was_given_is_kept():
     assert 0 < outcome.bound <= start.value(problem, "makespan")
 
 
+@pytest.mark.parametrize("amounts", [(1, 4 * 10**9), (10**6, 1), (10**6, 4 * 10**9)])
+@pytest.mark.parametrize("way", ["auto", "cpsat", "pyomo"])
+def test_amounts_in_the_billions_are_no_overflow(way, amounts):
+    """Capacity times a makespan in small units was beyond 64 bits."""
+    use, room = amounts
+    activities = tuple(
+        Activity(f"a{k}", (Mode(seconds, {"bytes": use}),))
+        for k, seconds in enumerate((1.1245424234893, 7.7793795073801, 3.0836692852315))
+    )
+    problem = ProjectProblem("large", activities, (Resource("bytes", 2 * use + room),))
+    result = alloc.solve(problem, backend=way)
+    # Two at a time: the short ones follow each other while the long one runs.
+    assert (result.status, result.objective) == ("optimal", pytest.approx(7.7793795073801))
+
+
 @pytest.mark.parametrize(
     ("seconds", "unit"), [((120.0, 300.0), 60.0), ((1.5, 4.0), 0.5), ((7.0, 14.0, 15.0), 1.0)]
 )
