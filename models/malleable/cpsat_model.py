@@ -199,15 +199,22 @@ class _Builder:
             check_time()  # a row of all slots before it
             model.add(work * u[k] >= work - sum(done[: k + 1]))  # (C6)
         exact = data.table(j).rate / float(data.work[j])
+        busy = self.grid.mean_busy_constant(j)
+        # A job of a billionth of a slot has coefficients that large: fewer digits of them are kept.
+        slots, shortest = len(u), float(data.shortest[j])
+        amounts = (slots + shortest, exact.sum() * slots**2, exact.max() * slots * shortest, busy)
+        most = self.parts * sum(abs(float(amount)) for amount in amounts)
+        scale = min(_CUT_SCALE, int(_LARGEST_SUM / max(most, 1.0)))
+        if not scale:
+            return
         mean = [
-            int(np.floor(_CUT_SCALE * share * (k + 0.5))) * part
+            int(np.floor(scale * share * (k + 0.5))) * part
             for k, row in enumerate(v)
             for share, part in zip(exact, row, strict=True)
         ]
-        over = int(np.floor(_CUT_SCALE * exact.max() * len(u)))
-        constant = int(np.floor(_CUT_SCALE * self.parts * self.grid.mean_busy_constant(j)))
-        stay = _CUT_SCALE * (sum(e) + o)
-        model.add(stay >= sum(mean) + over * o + constant)  # (C9)
+        over = int(np.floor(scale * exact.max() * slots))
+        constant = int(np.floor(scale * self.parts * busy))
+        model.add(scale * (sum(e) + o) >= sum(mean) + over * o + constant)  # (C9)
 
     def _restarts(self, j: int, x: list[list[cp_model.IntVar]]) -> list[cp_model.IntVar]:
         model = self.model
