@@ -32,7 +32,6 @@ class OwnProcesses(_Base):  # type: ignore[misc, unused-ignore]
     supports_inner_max_num_threads = True
     # How many may run, and within what, is as for joblib's own processes.
     effective_n_jobs = _Loky.effective_n_jobs
-    submit = _Loky.submit
 
     def __init__(self, inner_max_num_threads: int | None = None) -> None:
         super().__init__(inner_max_num_threads=inner_max_num_threads)
@@ -40,6 +39,12 @@ class OwnProcesses(_Base):  # type: ignore[misc, unused-ignore]
         self._own: ProcessPoolExecutor | None = None
         self._how: tuple[int, dict[str, str]] = (0, {})
         self._workers: ProcessPoolExecutor | None = None
+        self._out: set[Any] = set()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether every call that was sent is done."""
+        return not self._out
 
     def configure(self, n_jobs: int = 1, parallel: Any = None, **settings: Any) -> int:
         """Use the processes that are there, the same for all pools; joblib calls this first."""
@@ -53,6 +58,16 @@ class OwnProcesses(_Base):  # type: ignore[misc, unused-ignore]
             self._own = ProcessPoolExecutor(count, timeout=_IDLE_S, env=how[1])
         self._workers, self._how, self.parallel = self._own, how, parallel
         return count
+
+    def submit(self, func: Any, callback: Any = None) -> Any:
+        """Send a call; joblib calls this."""
+        assert self._workers is not None, "joblib has configured this"
+        future = self._workers.submit(func)
+        self._out.add(future)
+        future.add_done_callback(self._out.discard)
+        if callback is not None:
+            future.add_done_callback(callback)
+        return future
 
     def retrieve_result_callback(self, future: Any) -> Any:
         """Return what a call returned, or raise what it raised."""

@@ -104,6 +104,7 @@ class BlockValues:
         self._stack, self._sent = ExitStack(), ExitStack()
         self._crew: Workers | None = None
         self._running: Generator[Answer, None, None] | None = None
+        self._is_starting = False
         self._late: list[BlockValue] = []
         self._turn = self._calls = 0
         self._cpu_s = self._beside_s = self._waited_s = 0.0
@@ -119,6 +120,7 @@ class BlockValues:
             ready = [(self._token, self._state, self.data)] * self.workers
             with ctrl_c_waits():
                 self._running = self._crew.start(_start_with, ready)
+            self._is_starting = True
         return self
 
     def __exit__(
@@ -158,7 +160,7 @@ class BlockValues:
         self, programs: Sequence[tuple[ArrayModel, SolverOptions]]
     ) -> list[RawResult]:
         """Solve integer programs, at the same time if there are several processes."""
-        if self._crew is None or len(programs) == 1:
+        if self._crew is None or len(programs) == 1 or not self._are_up():
             return [highs.solve(model, options) for model, options in programs]
         with worker_deaths("right-sizing"):
             return self._crew.in_order(highs.solve, programs)
@@ -195,7 +197,7 @@ class BlockValues:
             If the time was too short.
         """
         order = sorted(tasks, key=lambda task: (task[1], float(self.data.right[task].sum())))
-        if self._crew is None:
+        if self._crew is None or not self._are_up():
             if self._local is None:
                 self._local = BlockSolver(self.data)
             solver = self._local
@@ -232,8 +234,17 @@ class BlockValues:
             found.update(zip(pieces[number], values, strict=True))
         return found
 
+    def _are_up(self) -> bool:
+        """Return whether the workers have started; until then this process goes on alone."""
+        if self._is_starting:
+            assert self._crew is not None
+            self._is_starting = not self._crew.are_up
+        return not self._is_starting
+
     def take_late(self) -> list[BlockValue]:
         """Return the values of blocks that were left to the workers before, once each."""
+        if self._is_starting:
+            return []
         self._collect()
         late, self._late = self._late, []
         return late

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from late_workers import wait_for_workers
 
 from alloc.instances.planning import generate_planning
 from alloc.models.right_sizing.data import SizingData
@@ -29,6 +30,7 @@ def state(workers: int = 1, watch: Any = None) -> Relaxation:
 
 def relaxed(search: Relaxation) -> float:
     with search.values:
+        wait_for_workers(search.values)
         answer = search.relax(search.start(), 200, 1e-8, 60.0)
         assert answer is not None
         search.keep_optimum(*answer)
@@ -44,6 +46,7 @@ def test_what_is_late_comes_with_the_next_blocks_and_is_the_same() -> None:
     alone = BlockValues(search.block_data).solve(search.tasks, linked, waived)
     tasks, seen = search.some(2), []
     with BlockValues(search.block_data, 2) as values:
+        wait_for_workers(values)
         for _ in range(3):
             found = values.solve(tasks, linked, waived, may_be_late=0.25)
             assert 0.75 * len(tasks) <= len(found) < len(tasks)
@@ -77,6 +80,7 @@ def test_the_check_of_infeasibility_takes_workers_from_late_blocks_and_gives_the
     linked, waived = relaxation.setting.points(point)
     alone = BlockValues(relaxation.block_data).solve(relaxation.tasks, linked, waived)
     with relaxation.values as values:
+        wait_for_workers(values)
         found = values.solve(relaxation.tasks, linked, waived, may_be_late=0.25)
         known = len(relaxation.pool)
         assert len(found) < len(alone)

@@ -2,15 +2,18 @@
 
 import os
 import signal
+import threading
 
 import psutil
 import pytest
 from interrupting import press
+from late_workers import wait_for_workers
 
 from alloc.errors import SolverError
 from alloc.instances.planning import generate_planning
 from alloc.problems.right_sizing import PlanningProblem
 from alloc.result import Limits
+from alloc.solving.right_sizing import block_values
 from alloc.solving.right_sizing.block_values import BlockValues
 from alloc.solving.right_sizing.method import right_size
 from alloc.verification.right_sizing import verify_plan
@@ -36,6 +39,7 @@ def at_late_blocks(monkeypatch):
 
     def set_up(what) -> list[str]:
         def watched(self, tasks, *given, **named):
+            wait_for_workers(self)
             tasks = list(tasks)
             found = solve(self, tasks, *given, **named)
             if len(found) < len(tasks) and not happened:
@@ -77,3 +81,18 @@ def test_the_death_of_a_worker_while_blocks_are_late_is_a_sentence(at_late_block
     limits = Limits(seconds=600, gap=0.05, workers=2)
     again = right_size(problem(), method="decomposition", limits=limits)
     assert again.certificate.gap <= 0.05
+
+
+def never_starts(token, data):
+    """Stand for a machine so busy that its processes do not come up."""
+    threading.Event().wait()
+
+
+def test_the_search_goes_on_alone_until_the_workers_have_started(monkeypatch):
+    """It waited for them, however short its limit was: 27 s with one of 3 s."""
+    monkeypatch.setattr(block_values, "_start_with", never_starts)
+    lines: list[str] = []
+    limits = Limits(seconds=600, gap=0.05, workers=2)
+    result = right_size(problem(), method="decomposition", limits=limits, progress=lines.append)
+    assert result.certificate.gap <= 0.05
+    assert any("the other workers: 0 turns with blocks" in line for line in lines)
