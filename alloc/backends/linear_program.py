@@ -89,9 +89,6 @@ class LinearProgram:
     devex
         Whether the dual simplex method prices rows by Devex weights, not by steepest edges: fewer
         iterations where only limits of rows change from solve to solve, and many of them.
-    cost_size
-        Size of the costs that matter, more than 0, where it is known; None: as
-        `alloc.backends.scaling.size_of_costs` has it at each solve.
     """
 
     def __init__(
@@ -103,7 +100,6 @@ class LinearProgram:
         presolve: bool = True,
         method: str = "choose",
         devex: bool = False,
-        cost_size: float | None = None,
     ) -> None:
         self._solver = quiet_solver(SolverOptions(time_limit_s=1e9, seed=seed))
         self._solver.setOptionValue("solver", method)
@@ -112,9 +108,7 @@ class LinearProgram:
         if devex:
             self._solver.setOptionValue("simplex_dual_edge_weight_strategy", _DEVEX)
         self._sense: Sense = sense
-        self._cost_size = cost_size
-        unit = 1.0 if cost_size is None else power_of_two(cost_size)
-        self._scaling = Scaling(unit, np.zeros(0), np.zeros(0))
+        self._scaling = Scaling(1.0, np.zeros(0), np.zeros(0))
         self._cost: Array = np.zeros(0)
         self._has_new_costs = True
         self._offset = 0.0
@@ -130,8 +124,6 @@ class LinearProgram:
     def _begin_with(self, model: ArrayModel) -> None:
         relaxed = replace(model, integer=np.zeros(len(model.cost), dtype=bool))
         self._sense, scaling = model.sense, Scaling.of(relaxed)
-        if self._cost_size is not None:
-            scaling = replace(scaling, objective=self._scaling.objective)
         self._scaling = scaling
         self._cost, self._offset = model.cost.astype(float), model.offset
         given = highs_model(self._scaling.apply(relaxed))
@@ -430,7 +422,7 @@ class LinearProgram:
 
     def _rescale(self) -> None:
         """Scale all costs anew if those that matter are no longer of ordinary size."""
-        if not self._has_new_costs or self._cost_size is not None:
+        if not self._has_new_costs:
             return
         self._has_new_costs = False
         costs = self._cost * self._scaling.columns
