@@ -123,8 +123,7 @@ class LinearProgram:
 
     def _begin_with(self, model: ArrayModel) -> None:
         relaxed = replace(model, integer=np.zeros(len(model.cost), dtype=bool))
-        self._sense, scaling = model.sense, Scaling.of(relaxed)
-        self._scaling = scaling
+        self._sense, self._scaling = model.sense, Scaling.of(relaxed)
         self._cost, self._offset = model.cost.astype(float), model.offset
         given = highs_model(self._scaling.apply(relaxed))
         if self._solver.passModel(given) == highspy.HighsStatus.kError:
