@@ -150,8 +150,8 @@ class Scaling:
         costs = model.cost * columns
         # Whole columns keep their unit; beside them what costs next to nothing is refused, not made
         # larger (see `require_visible`), and no penalty is known that made a false optimum.
-        largest = float(np.abs(costs).max(initial=0.0))
-        objective = power_of_two(largest if model.integer.any() else size_of_costs(costs))
+        dearest = float(np.abs(costs).max(initial=0.0))
+        objective = power_of_two(dearest if model.integer.any() else size_of_costs(costs))
         # Tolerances would hide what costs little a unit and has many: it comes in larger units.
         cost = np.abs(model.cost) * columns * objective
         cheap = ~model.integer & (cost > 0.0) & (cost < _CHEAP)
