@@ -219,6 +219,7 @@ def _solve_in_scale(
     `whole` marks the columns that are whole in some optimum, whether or not the program asks it.
     """
     ends = time.perf_counter() + options.time_limit_s
+    model = _without_fixed_costs(model)
     scaling = Scaling.of(model)
     scaled = scaling.apply(model)
     require_visible(model, scaled)
@@ -233,13 +234,31 @@ def _solve_in_scale(
         if lean is not model:
             finer = Scaling.of(lean)
         again = _solve_scaled(finer.apply(lean), _scaled_options(left_options, lean, finer))
-        if again.status != "optimal":
+        if again.status != "optimal" and again.limit is None:
+            break
+        if again.values is None:
+            # Time is up, and what was proved before rests on tolerances that decide here.
+            bound = again.bound * (scaling.objective / finer.objective)
+            raw = replace(raw, status="feasible", limit=again.limit, bound=bound)
             break
         raw, scaling = again, finer
         if lean is model:
             break
         model = lean
     return _unscaled(model, scaling, raw)
+
+
+def _without_fixed_costs(model: ArrayModel) -> ArrayModel:
+    """Return the program with what fixed columns cost as a part of its constant.
+
+    They decide nothing, so they must not set the unit: hosts a million times dearer than the work,
+    of which none may be bought any more, made false optima of what was left.
+    """
+    is_fixed = (model.lower == model.upper) & (model.cost != 0)
+    if not is_fixed.any():
+        return model
+    constant = float(model.cost[is_fixed] @ model.lower[is_fixed])
+    return replace(model, cost=np.where(is_fixed, 0.0, model.cost), offset=model.offset + constant)
 
 
 def _without_dear(model: ArrayModel, whole: npt.NDArray[np.bool_], values: Array) -> ArrayModel:

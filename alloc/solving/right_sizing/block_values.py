@@ -144,7 +144,9 @@ class BlockValues:
     def _send(self) -> None:
         """Send the blocks to the workers, in place of those before."""
         assert self._crew is not None
-        self._sent.close()
+        if not self._is_starting:
+            # Who starts has still to read them.
+            self._sent.close()
         self._sent.enter_context(self._crew.sharing([self.data]))
 
     def change(self, data: BlockData) -> None:
@@ -197,18 +199,19 @@ class BlockValues:
             If the time was too short.
         """
         order = sorted(tasks, key=lambda task: (task[1], float(self.data.right[task].sum())))
-        if self._crew is None or not self._are_up():
+        until = time.perf_counter() + seconds
+        found: dict[Task, BlockValue] = {}
+        while len(found) < len(order) and (self._crew is None or not self._are_up()):
             if self._local is None:
                 self._local = BlockSolver(self.data)
-            solver = self._local
-            until = time.perf_counter() + seconds
-            return {
-                (w, t): solver.solve(
-                    (w, t), linked[t], float(waived[w]), until - time.perf_counter()
-                )
-                for w, t in order
-            }
+            w, t = order[len(found)]
+            left = until - time.perf_counter()
+            found[w, t] = self._local.solve((w, t), linked[t], float(waived[w]), left)
+        order = order[len(found) :]
+        if self._crew is None or not order:
+            return found
         self._collect()
+        seconds = until - time.perf_counter()
         late = int(may_be_late * len(order))
         parts = min(_PIECES * self.workers, max(len(order), 1))
         ends = [round(i * len(order) / parts) for i in range(parts + 1)]
@@ -224,14 +227,15 @@ class BlockValues:
             (number, self._token, self._state, self.data, piece, linked, waived, keep, seconds)
             for number, piece in enumerate(pieces)
         ]
-        found: dict[Task, BlockValue] = {}
+        missing = len(order) - late
         with worker_deaths("right-sizing"), ctrl_c_waits():
             self._running = self._crew.start(_solve_some, calls)
-        while len(found) < len(order) - late:
+        while missing > 0:
             answer = self._next_answer()
             assert answer is not None, "a piece is missing"
             number, _, values = answer
             found.update(zip(pieces[number], values, strict=True))
+            missing -= len(values)
         return found
 
     def _are_up(self) -> bool:

@@ -18,7 +18,7 @@ from alloc.backends.scaling import Scaling, out_of_range, power_of_two
 from alloc.backends.second_proof import solve_and_prove
 from alloc.backends.weak_duality import WeakDuality
 from alloc.errors import SolverError
-from alloc.formulation import ArrayModel
+from alloc.formulation import ArrayModel, RawResult
 from benchmarks.tiny.families import FAMILIES
 
 
@@ -120,6 +120,59 @@ def test_a_huge_constant_does_not_decide_either(sign: float) -> None:
     with_constant = replace(model, offset=sign * 1e6)
     values = highs.solve(with_constant, EXACT).values
     assert model.cost @ values == pytest.approx(highs.solve(model, EXACT).objective, rel=1e-6)
+
+
+def with_dear_columns(upper: float) -> ArrayModel:
+    """Return a program of whole columns beside a dear one that is of no use, and a fixed one."""
+    return ArrayModel(
+        "min",
+        np.array([2e6, 1e9, 3.0, 2.0, 2.5]),
+        sparse.csr_array(np.array([[1.0, 0.0, 4.0, 2.0, 3.0]])),
+        np.array([7.0]),
+        np.full(1, np.inf),
+        np.array([0.0, 2.0, 0.0, 0.0, 0.0]),
+        np.array([upper, 2.0, 3.0, 3.0, 3.0]),
+        np.array([True, True, True, True, False]),
+        offset=-2e9,
+    )
+
+
+def test_what_fixed_columns_cost_sets_no_unit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A first answer in units of them was false, and was given where time was up before another."""
+    given: list[ArrayModel] = []
+    solve = highs._solve_scaled
+    monkeypatch.setattr(
+        highs, "_solve_scaled", lambda model, options: given.append(model) or solve(model, options)
+    )
+    raw = highs.solve(with_dear_columns(0.0), EXACT)
+    assert raw.objective == pytest.approx(3.0 + 2.5, rel=1e-6)
+    assert raw.values[1] == 2.0
+    assert len(given) == 1
+    assert 1.0 <= np.abs(given[0].cost).max() < 2.0
+
+
+@pytest.mark.parametrize("found", [True, False])
+def test_a_proof_that_is_done_again_in_a_finer_unit_counts_as_far_as_it_got(
+    monkeypatch: pytest.MonkeyPatch, found: bool
+) -> None:
+    units: list[float] = []
+    solve = highs._solve_scaled
+
+    def limited(model: ArrayModel, options: SolverOptions) -> RawResult:
+        raw, unit = solve(model, options), float(model.cost[2]) / 3.0
+        units.append(unit)
+        if len(units) == 1:
+            return raw
+        again = replace(raw, status="feasible", limit="time", bound=4.0 * unit)
+        return again if found else replace(again, status="no_solution", values=None, objective=None)
+
+    monkeypatch.setattr(highs, "_solve_scaled", limited)
+    raw = highs.solve(replace(with_dear_columns(3.0), offset=0.0, lower=np.zeros(5)), EXACT)
+    assert units[1] > 1000 * units[0]
+    assert (raw.status, raw.limit) == ("feasible", "time")
+    # The first unit hides a half.
+    assert raw.objective == pytest.approx(5.5 if found else 6.0, abs=1e-5 if found else 0.5)
+    assert raw.bound == pytest.approx(4.0, rel=1e-6)
 
 
 @pytest.mark.parametrize("seed", range(6))

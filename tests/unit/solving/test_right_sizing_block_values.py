@@ -13,6 +13,7 @@ from alloc.models.right_sizing.data import SizingData
 from alloc.solving.outcome import Settings
 from alloc.solving.right_sizing import relaxation as relaxation_module
 from alloc.solving.right_sizing.block_values import BlockValues
+from alloc.solving.right_sizing.blocks import with_raised_penalty
 from alloc.solving.right_sizing.decomposition import Decomposition
 from alloc.solving.right_sizing.opening_tree import OpeningTree
 from alloc.solving.right_sizing.relaxation import Relaxation
@@ -91,6 +92,50 @@ def test_the_check_of_infeasibility_takes_workers_from_late_blocks_and_gives_the
         after = values.solve(relaxation.tasks, linked, waived)
     for task, value in after.items():
         assert value.value == pytest.approx(alone[task].value)
+
+
+@pytest.mark.long
+def test_workers_that_start_find_the_blocks_that_they_were_sent_though_others_came_since() -> None:
+    search = state()
+    dearer = with_raised_penalty(search.block_data)
+    point = search.completing.complete(search.first.upper)
+    linked, waived = search.setting.points(point)
+    alone = BlockValues(dearer).solve(search.tasks, linked, waived)
+    with BlockValues(search.block_data, 2) as values:
+        assert values.take_late() == []
+        values.change(dearer)
+        wait_for_workers(values)
+        found = values.solve(search.tasks, linked, waived)
+    assert {task: value.value for task, value in found.items()} == pytest.approx(
+        {task: value.value for task, value in alone.items()}
+    )
+
+
+@pytest.mark.long
+def test_workers_take_the_rest_of_the_blocks_as_soon_as_they_have_started() -> None:
+    """As of a check of a plan in many scenarios, which values blocks once."""
+    search, looks = state(), 0
+    point = search.completing.complete(search.first.upper)
+    linked, waived = search.setting.points(point)
+    alone = BlockValues(search.block_data).solve(search.tasks, linked, waived)
+
+    class Slow(BlockValues):
+        def _are_up(self) -> bool:
+            nonlocal looks
+            looks += 1
+            return looks > 4 and super()._are_up()
+
+    with Slow(search.block_data, 2) as values:
+        assert values._crew is not None
+        while not values._crew.are_up:
+            time.sleep(0.01)
+        found = values.solve(search.tasks, linked, waived)
+        by_workers = values._calls
+    assert looks == 5
+    assert by_workers >= 2 + min(16, len(alone) - 4)
+    assert {task: value.value for task, value in found.items()} == pytest.approx(
+        {task: value.value for task, value in alone.items()}
+    )
 
 
 def test_what_is_waited_for_before_a_valuation_does_not_count_as_one(
