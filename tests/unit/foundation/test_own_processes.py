@@ -7,10 +7,12 @@ import signal
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import pytest
 from server_harness import wait_until_gone
 
+from alloc import own_processes
 from alloc.parallel import workers
 
 pytestmark = pytest.mark.long
@@ -18,22 +20,22 @@ pytestmark = pytest.mark.long
 
 def wait_and_say(barrier: str) -> int:
     """Return the process of a call, once each of two processes has one."""
-    path = f"{barrier}.{os.getpid()}"
-    open(path, "w").close()
-    folder, name = os.path.split(barrier)
-    while sum(one.startswith(f"{name}.") for one in os.listdir(folder)) < 2:
+    folder = Path(barrier)
+    (folder / str(os.getpid())).touch()
+    while len(list(folder.iterdir())) < 2:
         threading.Event().wait(0.01)
     return os.getpid()
 
 
 def run(barrier: str) -> set[int]:
     """Return the processes of a run with two."""
+    Path(barrier).mkdir()
     with workers("loky", 2) as crew:
         return set(crew.in_order(wait_and_say, [(barrier,)] * 2))
 
 
 def test_the_processes_of_a_thread_end_with_it(tmp_path):
-    """A circle kept them until the garbage collector came, and each thread of a server left some."""
+    """A circle kept them until the garbage collector came: each thread of a server left some."""
     used: list[int] = []
     thread = threading.Thread(target=lambda: used.extend(run(str(tmp_path / "run"))))
     gc.collect()
@@ -65,6 +67,8 @@ def test_a_fork_has_processes_of_its_own(tmp_path):
 
     def forked() -> None:
         send.send(run(str(tmp_path / "forked")))
+        # Python waits for them at the end of a fork, until they have been idle for long.
+        own_processes._kept.backend.close()
 
     fork = multiprocessing.get_context("fork").Process(target=forked)
     fork.start()
