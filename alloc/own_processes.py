@@ -7,6 +7,7 @@ without end.
 
 from __future__ import annotations
 
+import os
 import queue
 import threading
 from collections.abc import Iterator
@@ -17,7 +18,7 @@ import joblib
 from joblib.externals.loky import ProcessPoolExecutor
 from joblib.parallel import get_active_backend
 
-_Loky: Any = joblib.parallel.BACKENDS["loky"]
+_Loky: Any = joblib.parallel.LokyBackend
 _Base: Any = joblib.parallel.ParallelBackendBase
 
 _IDLE_S = 300
@@ -37,7 +38,7 @@ class OwnProcesses(_Base):  # type: ignore[misc, unused-ignore]
         super().__init__(inner_max_num_threads=inner_max_num_threads)
         self.is_used = False
         self._own: ProcessPoolExecutor | None = None
-        self._how: tuple[int, dict[str, str]] = (0, {})
+        self._how: tuple[int, int, dict[str, str]] = (0, 0, {})
         self._workers: ProcessPoolExecutor | None = None
         self._out: set[Any] = set()
 
@@ -52,10 +53,11 @@ class OwnProcesses(_Base):  # type: ignore[misc, unused-ignore]
         if count == 1:
             # joblib's backend says how calls are made here.
             _Loky(nesting_level=self.nesting_level).configure(n_jobs, parallel, **settings)
-        how = (count, self._prepare_worker_env(n_jobs=count))
-        if self._own is None or how != self._how:
+        how = (os.getpid(), count, self._prepare_worker_env(n_jobs=count))
+        # Where one died since, calls end with an error; a fork has no thread that sends them.
+        if self._own is None or how != self._how or self._own._flags.broken:  # noqa: SLF001
             self.close()
-            self._own = ProcessPoolExecutor(count, timeout=_IDLE_S, env=how[1])
+            self._own = ProcessPoolExecutor(count, timeout=_IDLE_S, env=how[2])
         self._workers, self._how, self.parallel = self._own, how, parallel
         return count
 
@@ -75,7 +77,8 @@ class OwnProcesses(_Base):  # type: ignore[misc, unused-ignore]
 
     def terminate(self) -> None:
         """Leave the processes to the pools that follow; joblib calls this last."""
-        self._workers = None
+        # The pool has this backend: a circle would keep the processes of a thread that has ended.
+        self._workers = self.parallel = None
 
     def abort_everything(self, ensure_ready: bool = True) -> None:
         """End the calls, which ends their processes; joblib calls this where it gives up."""

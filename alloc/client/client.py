@@ -39,6 +39,8 @@ T = TypeVar("T")
 _WAIT_SHARE = 0.5
 """Of the longest wait for one answer, for which a server may hold it back until there is a result:
 what is sent and comes back takes its time, too."""
+_MAX_WAIT_S = 999_999
+"""A wait is whole seconds (RFC 7240), of which the server reads six digits, seconds."""
 _DECODERS: Mapping[str, Callable[[bytes], Any]] = {
     "solve": Result.from_json,
     "place": placement_of,
@@ -345,7 +347,7 @@ class Client:
 
     def _ask(self, operation: str, decode: Callable[[bytes], T], body: Mapping[str, Any]) -> T:
         """Return the answer: with the request itself where it comes soon, else the job's."""
-        wait = f"wait={_WAIT_SHARE * self._timeout_s:g}"
+        wait = f"wait={int(min(_WAIT_SHARE * self._timeout_s, _MAX_WAIT_S))}"
         response = self._post(operation, body, {"Prefer": wait}, {})
         if response.status_code == httpx.codes.ACCEPTED:
             return self._job(response, decode).result()

@@ -125,7 +125,8 @@ def test_amounts_in_the_billions_are_no_overflow(way, amounts):
     problem = ProjectProblem("large", activities, (Resource("bytes", 2 * use + room),))
     result = alloc.solve(problem, backend=way)
     # Two at a time: the short ones follow each other while the long one runs.
-    assert (result.status, result.objective) == ("optimal", pytest.approx(7.7793795073801))
+    assert result.status == "optimal"
+    assert result.objective == pytest.approx(7.7793795073801)
 
 
 @pytest.mark.parametrize(

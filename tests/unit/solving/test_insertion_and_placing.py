@@ -18,7 +18,7 @@ from alloc.solving.outcome import Settings
 from alloc.topology.host import Host, HostType
 from alloc.topology.topology import Topology
 from alloc.verification import verify
-from alloc.workload import Configuration, Job, TaskGroup, rigid_gang
+from alloc.workload import Configuration, Elasticity, Job, TaskGroup, rigid_gang
 
 
 def cluster(*sizes: int) -> Topology:
@@ -42,12 +42,15 @@ def within_host(name: str, size: int, work: float) -> Job:
 def running_world(seed: int) -> Instance:
     """Jobs that run on one host and may not pause, and others that would like their places."""
     rng = np.random.default_rng(seed)
-    left, jobs, running, used = 6, [], [], 0
+    kinds: tuple[Elasticity, ...] = ("moldable", "malleable")
+    jobs: list[Job] = []
+    running: list[Assignment] = []
+    left, used = 6, 0
     while left:
         now = int(rng.integers(1, left + 1))
         sizes = sorted({now, *rng.integers(1, 7, 2).tolist()})
         table = tuple(rigid_gang(n, rate=float(n) ** 0.9) for n in sizes)
-        kind = str(rng.choice(["moldable", "malleable"]))
+        kind = kinds[rng.integers(2)]
         name = f"runs-{len(jobs)}"
         work = float(rng.uniform(5.0, 200.0))
         jobs.append(Job(name, 0.0, work, table, elasticity=kind, preemptible=False))

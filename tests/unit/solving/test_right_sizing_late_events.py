@@ -3,11 +3,12 @@
 import os
 import signal
 import threading
+from pathlib import Path
 
-import psutil
 import pytest
 from interrupting import press
 from late_workers import wait_for_workers
+from server_harness import processes_of
 
 from alloc.errors import SolverError
 from alloc.instances.planning import generate_planning
@@ -26,9 +27,17 @@ def problem() -> PlanningProblem:
                              num_classes=5, num_scenarios=6, failures=1, seed=5)  # fmt: skip
 
 
-def worker_processes() -> list[psutil.Process]:
-    """Return the workers that this process has."""
-    return [p for p in psutil.Process().children() if "popen_loky" in " ".join(p.cmdline())]
+def is_worker(process: int) -> bool:
+    """Return whether a process works for joblib; one that has ended has no command any more."""
+    try:
+        return b"popen_loky" in Path(f"/proc/{process}/cmdline").read_bytes()
+    except OSError:
+        return False
+
+
+def worker_processes() -> set[int]:
+    """Return the ids of the workers that this process has."""
+    return {process for process in processes_of(os.getpid()) if is_worker(process)}
 
 
 @pytest.fixture
@@ -55,29 +64,28 @@ def at_late_blocks(monkeypatch):
 
 def test_ctrl_c_while_blocks_are_late_keeps_the_plan_and_ends_the_workers(at_late_blocks):
     happened = at_late_blocks(press)
-    before = {p.pid for p in worker_processes()}
+    before = worker_processes()
     result = right_size(problem(), method="decomposition", limits=Limits(seconds=600, workers=2))
     assert happened == ["late"]
     assert result.certificate.limit == "interrupt"
     assert verify_plan(problem(), result.require_solution()) == []
     assert result.certificate.bound <= result.certificate.objective
-    assert {p.pid for p in worker_processes()} <= before
+    assert worker_processes() <= before
 
 
 def test_the_death_of_a_worker_while_blocks_are_late_is_a_sentence(at_late_blocks):
     """Nothing is waited for that nobody solves any more, and the next run has workers again."""
-    before = {p.pid for p in worker_processes()}
+    before = worker_processes()
 
     def kill() -> None:
-        for process in worker_processes():
-            if process.pid not in before:
-                os.kill(process.pid, signal.SIGKILL)
+        for process in worker_processes() - before:
+            os.kill(process, signal.SIGKILL)
 
     happened = at_late_blocks(kill)
     with pytest.raises(SolverError, match="right-sizing: a worker process died"):
         right_size(problem(), method="decomposition", limits=Limits(seconds=600, workers=2))
     assert happened == ["late"]
-    assert {p.pid for p in worker_processes()} <= before
+    assert worker_processes() <= before
     limits = Limits(seconds=600, gap=0.05, workers=2)
     again = right_size(problem(), method="decomposition", limits=limits)
     assert again.certificate.gap <= 0.05

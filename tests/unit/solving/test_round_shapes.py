@@ -3,6 +3,7 @@
 import copy
 import dataclasses
 import pickle
+from typing import Any
 
 import numpy as np
 import pytest
@@ -150,12 +151,12 @@ def test_tables_that_are_gone_are_not_taken_for_those_that_come_after_them():
     """An identity is used again once its table has died: rounds must not go by it alone."""
     amounts = np.array([[99.0] * 4, [1.0] * 4, [99.0] * 4])
     utility = round_utility("progress")
-    jobs = [Lazy(1), Lazy(2), Lazy(4), Lazy(1, 2)]
+    jobs: Any = [Lazy(1), Lazy(2), Lazy(4), Lazy(1, 2)]
     assert utility.by_work
     data = make_round_data(HOSTS, jobs, 10.0, utility, {}, amounts=amounts)
     assert len(data.fronts.tables) == len(jobs)
     fronts = data.fronts
     key, table = next(iter(fronts.tables.items()))
     assert fronts.are_of(HOSTS, {}, dict(fronts.tables), fronts.options)
-    another = {**fronts.tables, key: copy.copy(list(table))}
+    another = {**fronts.tables, key: (*table,)}
     assert not fronts.are_of(HOSTS, {}, another, fronts.options)
