@@ -89,6 +89,10 @@ class LinearProgram:
     devex
         Whether the dual simplex method prices rows by Devex weights, not by steepest edges: fewer
         iterations where only limits of rows change from solve to solve, and many of them.
+    by_largest
+        Whether the largest cost is the unit of all, not the usual ones
+        (`alloc.backends.scaling.size_of_costs`): for an optimum that may be rough, in which what is
+        far too dear should be none at all, not the solver's round-off.
     """
 
     def __init__(
@@ -100,6 +104,7 @@ class LinearProgram:
         presolve: bool = True,
         method: str = "choose",
         devex: bool = False,
+        by_largest: bool = False,
     ) -> None:
         self._solver = quiet_solver(SolverOptions(time_limit_s=1e9, seed=seed))
         self._solver.setOptionValue("solver", method)
@@ -108,6 +113,7 @@ class LinearProgram:
         if devex:
             self._solver.setOptionValue("simplex_dual_edge_weight_strategy", _DEVEX)
         self._sense: Sense = sense
+        self._by_largest = by_largest
         self._scaling = Scaling(1.0, np.zeros(0), np.zeros(0))
         self._cost: Array = np.zeros(0)
         self._has_new_costs = True
@@ -425,7 +431,8 @@ class LinearProgram:
             return
         self._has_new_costs = False
         costs = self._cost * self._scaling.columns
-        size = size_of_costs(costs)
+        largest = float(np.abs(costs).max(initial=0.0))
+        size = largest if self._by_largest else size_of_costs(costs)
         if size == 0.0 or 1 / _DRIFT <= size * self._scaling.objective <= _DRIFT:
             return
         factor = power_of_two(size)

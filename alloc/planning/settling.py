@@ -15,7 +15,6 @@ h, regime
 from __future__ import annotations
 
 import math
-import time
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
@@ -46,9 +45,6 @@ from alloc.verification.right_sizing import verify_plan
 _PENALTY = 10.0
 # Rented hosts, in the unit of demand, below which they are the solver's round-off.
 _ROUND_OFF = 1e-7
-
-# For the program in which pools may lack GPUs, seconds: what there is for pools with room.
-_LEAST_S = 1.0
 
 Needs = dict[tuple[Pool, Regime], float]
 """GPUs that a pool needs in a regime."""
@@ -259,13 +255,7 @@ class Settling:
         hold.
         """
         built = self.hosts_program(plan, needs, room)
-        ends = time.monotonic() + seconds
-        # A part of a GPU that is lacking costs less than a host: where sites have room, none is.
-        upper = built.model.upper.copy()
-        upper[list(built.lacking)] = 0.0
-        raw = solved(replace(built.model, upper=upper), seconds)
-        if raw is None or raw.values is None:
-            raw = solved(built.model, max(ends - time.monotonic(), _LEAST_S))
+        raw = solved(built.model, seconds)
         if raw is None or raw.values is None:
             return None
         data, first, rentals = built.data, built.first, list(built.on_spot)

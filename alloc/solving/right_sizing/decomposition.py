@@ -152,11 +152,11 @@ class Decomposition:
         relaxation.strengthen(relaxation.gap / 5, share)
         if len(self.candidates.switches):
             at = relaxation.first.counted[relaxation.first.open >= 0]
-            point = relaxation.relaxed_point
-            self.candidates.seen[: len(self.candidates.switches)] |= point[at] > _OPEN
+            opened = relaxation.relaxed_point[at] > _OPEN
+            self.candidates.seen[: len(self.candidates.switches)] |= opened
             if len(relaxation.first.sent):
                 # Of use to dives by slopes, which begin there.
-                self.candidates.add_pool_closing_cuts(point)
+                self.candidates.add_pool_closing_cuts(relaxation.relaxed_point)
         if not relaxation.closed():
             self._learn_what_is_waived(_SHARE_OF_WAIVERS * relaxation.seconds_left())
         if start is not None and len(relaxation.first.sent) and not relaxation.closed():
@@ -210,7 +210,10 @@ class Decomposition:
         idle, dived = 0, False
         if len(self.candidates.switches) and not relaxation.closed():
             dived = self._branch(_SHARE_OF_FIRST_TREE) or self._dive_at_relaxation()
-            if not dived:
+            if not relaxation.closed():
+                # Most large plans are closed by now; of others more than the openings is open.
+                if not len(relaxation.first.sent):
+                    self.candidates.add_pool_closing_cuts(relaxation.relaxed_point)
                 self.candidates.prove(_SHARE_OF_FIRST_PROOF * relaxation.seconds_left())
         while not relaxation.closed() and math.isfinite(relaxation.bound):
             if relaxation.seconds_left() < relaxation.seconds_to_value:

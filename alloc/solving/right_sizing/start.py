@@ -61,7 +61,7 @@ def expected_optimum(
         upper=np.concatenate([base.upper, upper.ravel()]),
         integer=np.zeros(begin + upper.size, dtype=bool),
     )
-    found = LinearProgram(model, seed=seed).solve(seconds)
+    found = LinearProgram(model, seed=seed, by_largest=True).solve(seconds)
     if found is None:
         return None
     duals = np.maximum(found.duals[len(base.row_lower) :], 0.0)

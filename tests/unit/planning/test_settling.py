@@ -18,10 +18,10 @@ from alloc.planning.buffers import Knowledge, is_enough, learn
 from alloc.planning.capacity import formula_gpus, required_by_formula
 from alloc.planning.iteration_solves import IterationSolves
 from alloc.planning.loop import plan_and_replay
-from alloc.planning.pools import Pool, Regime, operations_of, tightest
+from alloc.planning.pools import Pool, operations_of, tightest
 from alloc.planning.replay import ReplaySettings, replay
 from alloc.planning.report import solve_plan
-from alloc.planning.settling import Settling, settled
+from alloc.planning.settling import settled
 from alloc.planning.tightenings import with_shared_pools
 from alloc.problems.right_sizing import (
     HostOffer,
@@ -32,7 +32,6 @@ from alloc.problems.right_sizing import (
     PlanningProblem,
     Scenario,
     ServiceGoal,
-    Share,
     Site,
 )
 from alloc.problems.right_sizing.accounting import account
@@ -87,21 +86,6 @@ def test_a_settled_plan_has_the_fewest_hosts_with_what_is_required(
             best = min(best, account(shared, other).costs.total)
     assert found.certificate.objective == pytest.approx(best, rel=2e-3)
     assert found.certificate.bound == -math.inf
-
-
-def test_no_pool_lacks_a_part_of_a_gpu_where_there_is_room_for_a_host() -> None:
-    """Money for a quarter of a GPU that is lacking was less than a host: pools went without it."""
-    asked = problem()
-    jobs = tuple(
-        Share("1", 0, 0, name, 0, "hall", False, rate)
-        for name, rate in (("short", 1.0), ("filler", 1.0), ("gang", 0.1))
-    )
-    settling = Settling(asked, Knowledge())
-    at = Pool("a100", "hall", False), Regime("1", 0, 0)
-    for gpus, hosts in ((200.0, 25), (200.25, 26), (207.5, 26), (208.5, 27)):
-        plan = settling._with_hosts(Plan((), shares=jobs), {at: gpus}, {at: 100.0}, 20.0)
-        assert plan is not None
-        assert sum(order.count for order in plan.orders) == hosts
 
 
 def spot_world(most: int, part: float) -> PlanningProblem:
