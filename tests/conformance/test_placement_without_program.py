@@ -39,3 +39,15 @@ def test_what_the_rules_of_thumb_miss_is_placed(goal: str, monkeypatch: pytest.M
         result = solve(instance, "placement", objective=goal, limits=Limits(seconds=1.0))
         assert result.solution is not None
         assert verify_placement(instance, result.solution) == []
+
+
+def test_a_level_after_one_without_a_program_has_no_program_either(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What the first level found stands, though the second finds nothing to start from."""
+    monkeypatch.setattr(method._Solve, "_start", lambda self: None)
+    monkeypatch.setattr(method._Solve, "_improve", lambda self: None)
+    for instance in drawn(possible=True, number=2):
+        result = solve(instance, "placement", objective=GOALS[-1], limits=Limits(seconds=10.0))
+        assert result.solution is not None
+        assert verify_placement(instance, result.solution) == []

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
@@ -337,7 +338,8 @@ class _Solve:
         except UnsupportedFeatureError as reason:
             self.report(f"no exact program: {reason}")
             if self.best.counts is None:
-                self._solve_arrays(_ANY_PLACEMENT, self._left())
+                with suppress(UnsupportedFeatureError):  # a goal held before may have none either
+                    self._solve_arrays(_ANY_PLACEMENT, self._left())
             return
         if raw.status != "infeasible":
             self._prove_by(self.best.sign * raw.bound, "claimed")
