@@ -14,6 +14,8 @@ from alloc.solving.placement import method
 from alloc.verification import verify_placement
 from benchmarks.tiny.rules import RULES
 
+pytestmark = pytest.mark.long  # the search for a better placement goes on until its limit
+
 GOALS = ("all_to_all_bandwidth", "mean_bandwidth", "all_to_all_mean_bandwidth then moves")
 
 
@@ -48,6 +50,6 @@ def test_a_level_after_one_without_a_program_has_no_program_either(
     monkeypatch.setattr(method._Solve, "_start", lambda self: None)
     monkeypatch.setattr(method._Solve, "_improve", lambda self: None)
     for instance in drawn(possible=True, number=2):
-        result = solve(instance, "placement", objective=GOALS[-1], limits=Limits(seconds=10.0))
+        result = solve(instance, "placement", objective=GOALS[-1], limits=Limits(seconds=4.0))
         assert result.solution is not None
         assert verify_placement(instance, result.solution) == []
