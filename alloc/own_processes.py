@@ -48,7 +48,17 @@ class OwnProcesses(_Base):  # type: ignore[misc, unused-ignore]
         return not self._out
 
     def configure(self, n_jobs: int = 1, parallel: Any = None, **settings: Any) -> int:
-        """Use the processes that are there, the same for all pools; joblib calls this first."""
+        """Use the processes that are there, the same for all pools; joblib calls this first.
+
+        Parameters
+        ----------
+        n_jobs
+            Processes; -1: one for each core.
+        parallel
+            The pool, or None.
+        settings
+            What joblib sets besides, which says nothing here.
+        """
         count: int = self.effective_n_jobs(n_jobs)
         if count == 1:
             # joblib's backend says how calls are made here.
@@ -62,7 +72,15 @@ class OwnProcesses(_Base):  # type: ignore[misc, unused-ignore]
         return count
 
     def submit(self, func: Any, callback: Any = None) -> Any:
-        """Send a call; joblib calls this."""
+        """Send a call; joblib calls this.
+
+        Parameters
+        ----------
+        func
+            A call without arguments.
+        callback
+            Is given the future once it is done; or None.
+        """
         assert self._workers is not None, "joblib has configured this"
         future = self._workers.submit(func)
         self._out.add(future)
