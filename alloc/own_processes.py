@@ -7,9 +7,11 @@ without end.
 
 from __future__ import annotations
 
+import atexit
 import os
 import queue
 import threading
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -116,14 +118,25 @@ class OwnProcesses(_Base):  # type: ignore[misc, unused-ignore]
         own.shutdown(kill_workers=True)
 
 
+_living: weakref.WeakSet[OwnProcesses] = weakref.WeakSet()
+
+
 class _Kept(threading.local):
     """Processes that a thread keeps from one run to the next: a second is long to start them."""
 
     def __init__(self) -> None:
         self.backend = OwnProcesses()
+        _living.add(self.backend)
 
 
 _kept = _Kept()
+
+
+@atexit.register
+def _close_all() -> None:
+    """End what threads have kept, while the modules that loky needs for it are there."""
+    for backend in list(_living):
+        backend.close()
 
 
 @contextmanager
