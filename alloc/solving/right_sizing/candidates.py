@@ -220,9 +220,8 @@ class Candidates:
         fixed = np.concatenate([switches, sent, waive])
         better = False
         for _ in range(attempts if len(sent) else _ROUNDINGS):
-            relaxed = relaxation.relax(
-                None, _STEPS_OF_DIVE, relaxation.gap / 4, seconds, surely=False
-            )
+            gap = relaxation.gap / 4
+            relaxed = relaxation.relax(None, _STEPS_OF_DIVE, gap, seconds, surely=False)
             if relaxed is None:
                 break
             relaxation.aggregate_cuts()
