@@ -22,16 +22,11 @@ from alloc.backends import SolverOptions
 from alloc.backends.column_bounds import bounded
 from alloc.backends.interrupts import Stop, stoppable
 from alloc.backends.network import is_network
-from alloc.backends.scaling import (
-    MAX_COST,
-    Scaling,
-    out_of_range,
-    power_of_two,
-    require_visible,
-)
+from alloc.backends.scaling import MAX_COST, Scaling, out_of_range, power_of_two, require_visible
 from alloc.certificate import Limit, beats
 from alloc.errors import SolverError
 from alloc.formulation import Array, ArrayModel, CpSatModel, PyomoModel, RawResult
+from alloc.objectives import Sense
 
 MODEL_KIND = "arrays"
 
@@ -236,7 +231,8 @@ def _solve_in_scale(
         again = _solve_scaled(finer.apply(lean), _scaled_options(left_options, lean, finer))
         if again.status != "optimal" and again.limit is None:
             break
-        if again.values is None:
+        known = _cost(raw, scaling, model.sense)
+        if again.limit is not None and _cost(again, finer, model.sense) > known:
             # Time is up, and what was proved before rests on tolerances that decide here.
             bound = again.bound * (scaling.objective / finer.objective)
             raw = replace(raw, status="feasible", limit=again.limit, bound=bound)
@@ -246,6 +242,13 @@ def _solve_in_scale(
             break
         model = lean
     return _unscaled(model, scaling, raw)
+
+
+def _cost(raw: RawResult, scaling: Scaling, sense: Sense) -> float:
+    """Return the value of a solution in units of the caller, less is better; infinite: none."""
+    if raw.objective is None:
+        return np.inf
+    return (1.0 if sense == "min" else -1.0) * raw.objective / scaling.objective
 
 
 def _without_fixed_costs(model: ArrayModel) -> ArrayModel:

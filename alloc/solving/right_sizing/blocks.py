@@ -316,7 +316,7 @@ class BlockSolver:
         self._is_bounded[data.varying] = True
 
     def change(self, data: BlockData) -> None:
-        """Take blocks with more rows, or other costs of slack; known bases are of use on."""
+        """Take blocks with more rows, or dearer slack; known bases stay of use."""
         before = self.data.matrix.shape[0]
         added = data.matrix[before:].tocsr()
         self.program.add_rows(
