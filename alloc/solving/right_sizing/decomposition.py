@@ -208,9 +208,11 @@ class Decomposition:
         """Turn between dives for plans and proofs, until the gap is closed."""
         relaxation = self.relaxation
         idle, dived = 0, False
-        if len(self.candidates.switches) and not relaxation.closed():
+        enough_time = relaxation.seconds_left() > relaxation.seconds_to_value
+        if len(self.candidates.switches) and enough_time and not relaxation.closed():
             dived = self._branch(_SHARE_OF_FIRST_TREE) or self._dive_at_relaxation()
-            if not relaxation.closed():
+            enough_time = relaxation.seconds_left() > relaxation.seconds_to_value
+            if enough_time and not relaxation.closed():
                 # Most large plans are closed by now; of others more than the openings is open.
                 if not len(relaxation.first.sent):
                     self.candidates.add_pool_closing_cuts(relaxation.relaxed_point)
