@@ -42,12 +42,6 @@ class OwnProcesses(_Base):  # type: ignore[misc, unused-ignore]
         self._own: ProcessPoolExecutor | None = None
         self._how: tuple[int, int, dict[str, str]] = (0, 0, {})
         self._workers: ProcessPoolExecutor | None = None
-        self._out: set[Any] = set()
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether every call that was sent is done."""
-        return not self._out
 
     def configure(self, n_jobs: int = 1, parallel: Any = None, **settings: Any) -> int:
         """Use the processes that are there, the same for all pools; joblib calls this first.
@@ -85,8 +79,6 @@ class OwnProcesses(_Base):  # type: ignore[misc, unused-ignore]
         """
         assert self._workers is not None, "joblib has configured this"
         future = self._workers.submit(func)
-        self._out.add(future)
-        future.add_done_callback(self._out.discard)
         if callback is not None:
             future.add_done_callback(callback)
         return future
@@ -111,11 +103,16 @@ class OwnProcesses(_Base):  # type: ignore[misc, unused-ignore]
         own, self._own, self._workers = self._own, None, None
         if own is None:
             return
-        # Its thread drops all calls at the end, and would then look for those that wait here.
-        with suppress(queue.Empty, AttributeError):
-            while True:
-                own._work_ids.get_nowait()  # noqa: SLF001 - no other way in
-        own.shutdown(kill_workers=True)
+        _end(own)
+
+
+def _end(processes: ProcessPoolExecutor) -> None:
+    """End processes, in the middle of their calls."""
+    # Their thread drops all calls at the end, and would then look for those that wait here.
+    with suppress(queue.Empty, AttributeError):
+        while True:
+            processes._work_ids.get_nowait()  # noqa: SLF001 - no other way in
+    processes.shutdown(kill_workers=True)
 
 
 _living: weakref.WeakSet[OwnProcesses] = weakref.WeakSet()
@@ -166,3 +163,33 @@ def own_processes(fresh: bool = False) -> Iterator[None]:
             backend.is_used = False
             if fresh:
                 backend.close()
+
+
+@contextmanager
+def processes_beside(count: int) -> Iterator[ProcessPoolExecutor | None]:
+    """Yield processes that work beside this one, and end them, whatever they do then.
+
+    Whoever sends the first calls, which starts them, does so while Ctrl-C waits
+    (`alloc.processes.ctrl_c_waits`): who started them ends them.
+
+    Parameters
+    ----------
+    count
+        Number of processes, 1 or more.
+
+    Yields
+    ------
+    ProcessPoolExecutor or None
+        None where joblib would start no process, as within a worker.
+    """
+    active = get_active_backend()[0]
+    if not isinstance(active, (_Loky, OwnProcesses)):
+        yield None
+        return
+    # Each has its share of the cores for its threads.
+    threads = active._prepare_worker_env(n_jobs=count + 1)  # noqa: SLF001
+    processes = ProcessPoolExecutor(count, env=threads)
+    try:
+        yield processes
+    finally:
+        _end(processes)

@@ -145,11 +145,6 @@ class Workers:
         own = _kind(self._backend) != "" and bool(self._backend.supports_return_generator)
         return own and not self._is_serial
 
-    @property
-    def are_up(self) -> bool:
-        """Whether the calls that were sent are done, as far as is known: of a cluster it is not."""
-        return bool(getattr(self._backend, "is_idle", True))
-
     def start(
         self, function: Callable[..., Out], calls: Sequence[tuple[Any, ...]]
     ) -> Generator[Out, None, None]:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import joblib
 
 from alloc.own_processes import own_processes
-from alloc.parallel import Workers, open_cluster, workers
+from alloc.parallel import open_cluster
 from alloc.processes import ctrl_c_waits
 
 
@@ -37,18 +37,3 @@ def worker_processes(count: int) -> Iterator[joblib.Parallel]:
             parallel(joblib.delayed(int)() for _ in range(count))
         with parallel:
             yield parallel
-
-
-@contextmanager
-def background_workers(count: int) -> Iterator[Workers]:
-    """Yield workers of which calls go on beside this process, deaf to Ctrl-C as above.
-
-    Whoever starts the first calls does so while Ctrl-C waits (`alloc.processes.ctrl_c_waits`).
-
-    Parameters
-    ----------
-    count
-        Number of processes.
-    """
-    with workers(None, count, fresh=True) as crew:
-        yield crew

@@ -70,6 +70,9 @@ def extensive(
     scenarios, quarters = data.demand.shape[:2]
     count, begin = scenarios * quarters, len(first.row_lower)
     limits, counted = _budgets(data)
+    upper, varying, differing = blocks.uppers()
+    uppers = np.tile(upper, (scenarios, quarters, 1))
+    uppers[:, :, varying] = differing
     rows = {**first.rows}
     rows["blocks"] = slice(begin, begin + count * blocks.num_rows)
     rows["C16"] = slice(rows["blocks"].stop, rows["blocks"].stop + len(limits))
@@ -90,7 +93,7 @@ def extensive(
             [first.row_upper, np.full(count * blocks.num_rows, np.inf), limits / unit]
         ),
         lower=np.concatenate([first.lower, np.zeros(count * blocks.num_columns)]),
-        upper=np.concatenate([first.upper, blocks.uppers().ravel()]),
+        upper=np.concatenate([first.upper, uppers.ravel()]),
         integer=np.concatenate([first.integer, np.zeros(count * blocks.num_columns, dtype=bool)]),
         rows=rows,
     )

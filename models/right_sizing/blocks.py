@@ -388,36 +388,53 @@ class Blocks:
             )
         return found
 
-    def uppers(self) -> Array:
-        """Return upper bounds of the columns, all finite, shape (scenarios, quarters, columns).
+    def uppers(self) -> tuple[Array, Ints, Array]:
+        """Return upper bounds of the columns, all finite; those that differ between blocks apart.
 
         Those that only say what is never of use are ample, so that none is reached: a bound that
         holds a value together with a row would share the row's dual value.
+
+        Returns
+        -------
+        upper : ndarray
+            Of the first block, shape (columns,).
+        varying : ndarray
+            Positions of the columns whose bounds differ from block to block.
+        differing : ndarray
+            Bounds of these, shape (scenarios, quarters, len(varying)).
         """
         data, columns = self.data, self.columns
-        found = np.zeros((*data.demand.shape[:2], self.num_columns))
+        upper = np.zeros(self.num_columns)
+        room: dict[tuple[int, bool, int], float] = defaultdict(float)
+        """The most GPUs for a unit of work of a class in a pool, on spot hosts or not."""
         for w, mode in enumerate(data.modes):
             most = BOUND_SLACK * data.demand_in_band[mode.job_class] * mode.gpus_per_unit
-            found[:, :, columns.mode[w]] = most
+            upper[columns.mode[w]] = most
+            place = mode.pool, mode.spot, mode.job_class
+            room[place] = max(room[place], mode.gpus_per_unit * mode.room)
         need = np.zeros((len(data.pools), 2, data.bands.count))
-        for p, spot, c in {(w.pool, w.spot, w.job_class) for w in data.modes}:
-            rooms = [
-                w.gpus_per_unit * w.room
-                for w in data.modes
-                if (w.pool, w.spot, w.job_class) == (p, spot, c)
-            ]
-            need[p, int(spot)] += BOUND_SLACK * data.demand_in_band[c] * max(rooms)
+        for (p, spot, c), gpus in room.items():
+            need[p, int(spot)] += BOUND_SLACK * data.demand_in_band[c] * gpus
         for spot in (False, True):
             need[:, int(spot)] += BOUND_SLACK * data.max_margin(spot).max(axis=1)[:, None]
-        for h, rental in enumerate(data.rental_options):
-            useful = need[rental.pool, int(rental.spot)] / rental.gpus
-            share = data.spot_available if rental.spot and np.isfinite(rental.most) else np.ones(1)
-            limit = np.broadcast_to(rental.most * share, data.demand.shape[:2])
-            found[:, :, columns.rental[h]] = np.minimum(limit[:, :, None], useful)
         for k, kind in enumerate(data.kinds):
             if columns.kind[k, 0] >= 0:
-                found[:, :, columns.kind[k]] = need[kind.pool, 0]
-        at = columns.short[columns.short >= 0]
-        if len(at):
-            found[:, :, at] = BOUND_SLACK * self._waived()[:, :, self.family["short"]]
-        return np.asarray(found / self.scale)
+                upper[columns.kind[k]] = need[kind.pool, 0]
+        at: list[Ints] = [np.zeros(0, dtype=np.int64)]
+        bounds: list[Array] = [np.zeros((*data.demand.shape[:2], 0))]
+        for h, rental in enumerate(data.rental_options):
+            useful = need[rental.pool, int(rental.spot)] / rental.gpus
+            upper[columns.rental[h]] = np.minimum(rental.most, useful)
+            if rental.spot and np.isfinite(rental.most):
+                at.append(columns.rental[h])
+                limit = rental.most * data.spot_available
+                bounds.append(np.minimum(limit[:, :, None], useful))
+        if (columns.short >= 0).any():
+            at.append(columns.short[columns.short >= 0])
+            bounds.append(BOUND_SLACK * self._waived()[:, :, self.family["short"]])
+        of_block, positions = np.concatenate(bounds, axis=2), np.concatenate(at)
+        of_block = of_block / self.scale[positions]
+        upper /= self.scale
+        upper[positions] = of_block[0, 0]
+        varying = (of_block != of_block[:1, :1]).any(axis=(0, 1))
+        return upper, positions[varying], of_block[:, :, varying]

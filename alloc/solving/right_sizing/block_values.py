@@ -1,4 +1,4 @@
-"""Values of many blocks: solved in this process, or by workers while this one goes on.
+"""Values of many blocks: solved in this process and, at the same time, in others beside it.
 
 Every dual solution is a cut for all blocks, so a master can do without those of the last few blocks
 of a step: they are solved elsewhere while it is solved here, and their cuts come a step later
@@ -14,83 +14,86 @@ References
 from __future__ import annotations
 
 import math
+import pickle
+import tempfile
 import time
-import uuid
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import ExitStack
 from dataclasses import replace
+from itertools import islice
+from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from alloc.backends import SolverOptions, highs
 from alloc.errors import worker_deaths
 from alloc.formulation import ArrayModel, RawResult
 from alloc.models.right_sizing.data import Array
-from alloc.parallel import Workers
 from alloc.processes import ctrl_c_waits
-from alloc.solving.processes import background_workers
 from alloc.solving.right_sizing.blocks import BlockData, BlockSolver, BlockValue, Task
 
-_PIECES = 8
+if TYPE_CHECKING:
+    from joblib.externals.loky import ProcessPoolExecutor
+
+_PIECES = 32
 """Calls for each worker: few enough to cost little, and enough that none waits long for another."""
-_solvers: dict[str, tuple[int, BlockSolver]] = {}
-"""In a worker process, the solver it has warm, by the token of its problem, and the state of it."""
+_AHEAD = 2
+"""Calls for each other process at a time, one of which waits until the other is done: a call that
+is sent is no longer solved here."""
+_warm: tuple[Path, BlockSolver] | None = None
+"""In a worker process, the solver that it has warm, and the file with its blocks."""
 
-Answer = tuple[int, float, list[BlockValue]]
-"""Number of a piece, CPU time that it took, seconds, and the values of its blocks."""
-
-
-def _get_ready(token: str, state: int, data: BlockData) -> BlockSolver:
-    """Return the solver of a problem, which this process makes once, in a state of the problem."""
-    if token not in _solvers:
-        _solvers.clear()
-        _solvers[token] = state, BlockSolver(data)
-    known, solver = _solvers[token]
-    if known != state:
-        solver.change(data)
-        _solvers[token] = state, solver
-    return solver
+Answer = tuple[float, list[BlockValue]]
+"""CPU time of a call, seconds, and the values of its blocks."""
 
 
-def _start_with(token: str, state: int, data: BlockData) -> Answer:
+def _solver_of(file: Path) -> BlockSolver:
+    """Return the solver of the blocks in a file, in whose folder are those of one problem."""
+    global _warm
+    if _warm is None or _warm[0] != file:
+        data = pickle.loads(file.read_bytes())
+        if _warm is not None and _warm[0].parent == file.parent:
+            solver = _warm[1]
+            solver.change(data)
+        else:
+            solver = BlockSolver(data)
+        _warm = file, solver
+    return _warm[1]
+
+
+def _get_ready(file: Path) -> None:
     """Get ready for a problem; nothing is solved yet."""
-    _get_ready(token, state, data)
-    return 0, 0.0, []
+    _solver_of(file)
 
 
 def _solve_some(
-    number: int,
-    token: str,
-    state: int,
-    data: BlockData,
-    tasks: Sequence[Task],
-    linked: Array,
-    waived: Array,
-    keep: bool,
-    seconds: float,
+    file: Path, tasks: Sequence[Task], linked: Array, waived: Array, keep: bool, seconds: float
 ) -> Answer:
     began, ends = time.process_time(), time.perf_counter() + seconds
-    solver = _get_ready(token, state, data)
+    solver = _solver_of(file)
     found = [
         solver.solve((w, t), linked[t], float(waived[w]), ends - time.perf_counter())
         for w, t in tasks
     ]
     if not keep:
         found = [replace(f, values=np.zeros(0)) for f in found]
-    return number, time.process_time() - began, found
+    return time.process_time() - began, found
 
 
 class BlockValues:
-    """Values blocks, in this process or by workers (`alloc.parallel`).
+    """Values blocks, in this process and in others beside it.
 
     Parameters
     ----------
     data
         The blocks.
     workers
-        Processes.
+        Processes, this one included.
     report
         Takes a line of progress, at the end.
     """
@@ -100,27 +103,32 @@ class BlockValues:
     ) -> None:
         self.data, self.workers, self._report = data, workers, report
         self._local: BlockSolver | None = None
-        self._token, self._state = uuid.uuid4().hex, 0
-        self._stack, self._sent = ExitStack(), ExitStack()
-        self._crew: Workers | None = None
-        self._running: Generator[Answer, None, None] | None = None
-        self._is_starting = False
+        self._stack = ExitStack()
+        self._others: ProcessPoolExecutor | None = None
+        self._file = Path()
+        self._starting: list[Future[None]] = []
+        self._sent: dict[Future[Answer], list[Task]] = {}
+        """Calls whose answers are not taken yet."""
         self._late: list[BlockValue] = []
-        self._turn = self._calls = 0
-        self._cpu_s = self._beside_s = self._waited_s = 0.0
+        self._calls = self._state = 0
+        self._cpu_s = self._waited_s = 0.0
 
     def __enter__(self) -> Self:
+        # Numpy's threads go on turning after each small product, on a core that others want.
+        self._stack.enter_context(threadpool_limits(1, "blas"))
         if self.workers > 1:
-            crew = self._stack.enter_context(background_workers(self.workers))
-            # Where nothing can go on beside this process, as in a worker, it is alone.
-            self._crew = crew if crew.starts_at_once else None
-        if self._crew is not None:
-            self._send()
+            from alloc.own_processes import processes_beside
+
+            self._others = self._stack.enter_context(processes_beside(self.workers - 1))
+        if self._others is not None:
+            folder = tempfile.TemporaryDirectory(prefix="alloc-blocks-")
+            self._file = Path(self._stack.enter_context(folder)) / "0.pickle"
+            self._write()
             # They start while the first program is solved here.
-            ready = [(self._token, self._state, self.data)] * self.workers
             with ctrl_c_waits():
-                self._running = self._crew.start(_start_with, ready)
-            self._is_starting = True
+                self._starting = [
+                    self._others.submit(_get_ready, self._file) for _ in range(self.workers - 1)
+                ]
         return self
 
     def __exit__(
@@ -129,43 +137,40 @@ class BlockValues:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self._crew is not None and self._running is not None:
-            self._crew.end(self._running)
-            self._running = None
-        self._sent.close()
         self._stack.close()
-        if self._crew is not None and self._report is not None:
+        if self._others is not None and self._report is not None:
             self._report(
-                f"the other workers: {self._calls} turns with blocks, {self._cpu_s:.1f} s of CPU, "
-                f"{self._beside_s:.1f} of it beside this process; waited for {self._waited_s:.1f} s"
+                f"the other workers: {self._calls} turns with blocks, {self._cpu_s:.1f} s of CPU; "
+                f"waited for {self._waited_s:.1f} s"
             )
-        self._crew = None
+        self._others = None
+        self._sent.clear()
 
-    def _send(self) -> None:
-        """Send the blocks to the workers, in place of those before."""
-        assert self._crew is not None
-        if not self._is_starting:
-            # Who starts has still to read them.
-            self._sent.close()
-        self._sent.enter_context(self._crew.sharing([self.data]))
+    def _write(self) -> None:
+        """Write the blocks to where the other processes read them."""
+        self._file.write_bytes(pickle.dumps(self.data))
 
     def change(self, data: BlockData) -> None:
         """Solve blocks of more rows or other costs from now on; late ones are collected before."""
         self.data = data
-        self._state += 1
         if self._local is not None:
             self._local.change(data)
-        if self._crew is not None:
-            self._send()
+        if self._others is not None:
+            self._state += 1
+            # Who starts has still to read what was there before.
+            self._file = self._file.with_name(f"{self._state}.pickle")
+            self._write()
 
     def solve_programs(
         self, programs: Sequence[tuple[ArrayModel, SolverOptions]]
     ) -> list[RawResult]:
         """Solve integer programs, at the same time if there are several processes."""
-        if self._crew is None or len(programs) == 1 or not self._are_up():
+        if self._others is None or len(programs) == 1 or not self._are_up():
             return [highs.solve(model, options) for model, options in programs]
+        self._take_back()
         with worker_deaths("right-sizing"):
-            return self._crew.in_order(highs.solve, programs)
+            elsewhere = [self._others.submit(highs.solve, *program) for program in programs[1:]]
+            return [highs.solve(*programs[0]), *(future.result() for future in elsewhere)]
 
     def solve(
         self,
@@ -191,87 +196,102 @@ class BlockValues:
         seconds
             Wall time for all of them, seconds.
         may_be_late
-            Part of them that may be left to the workers, for `take_late`.
+            Part of them that may be left to other processes, for `take_late`.
 
         Raises
         ------
         OutOfTime
             If the time was too short.
         """
-        order = sorted(tasks, key=lambda task: (task[1], float(self.data.right[task].sum())))
+        left = deque(sorted(tasks, key=lambda task: (task[1], float(self.data.right[task].sum()))))
         until = time.perf_counter() + seconds
         found: dict[Task, BlockValue] = {}
-        while len(found) < len(order) and (self._crew is None or not self._are_up()):
+
+        def solve_here(task: Task) -> None:
             if self._local is None:
                 self._local = BlockSolver(self.data)
-            w, t = order[len(found)]
-            left = until - time.perf_counter()
-            found[w, t] = self._local.solve((w, t), linked[t], float(waived[w]), left)
-        order = order[len(found) :]
-        if self._crew is None or not order:
+            seconds = until - time.perf_counter()
+            found[task] = self._local.solve(task, linked[task[1]], float(waived[task[0]]), seconds)
+
+        while left and not self._are_up():
+            solve_here(left.popleft())
+        if self._others is None or not left:
             return found
-        self._collect()
-        seconds = until - time.perf_counter()
-        late = int(may_be_late * len(order))
-        parts = min(_PIECES * self.workers, max(len(order), 1))
-        ends = [round(i * len(order) / parts) for i in range(parts + 1)]
-        # Each worker has quarters that follow each other, whose solutions are alike.
-        apart = math.ceil(parts / self.workers)
-        places = [i for first in range(apart) for i in range(first, parts, apart)]
-        if late:
-            # Others are late each time.
-            self._turn += parts // 2
-            places = [places[(self._turn + i) % parts] for i in range(parts)]
-        pieces = [order[ends[i] : ends[i + 1]] for i in places]
-        calls = [
-            (number, self._token, self._state, self.data, piece, linked, waived, keep, seconds)
-            for number, piece in enumerate(pieces)
-        ]
-        missing = len(order) - late
-        with worker_deaths("right-sizing"), ctrl_c_waits():
-            self._running = self._crew.start(_solve_some, calls)
-        while missing > 0:
-            answer = self._next_answer()
-            assert answer is not None, "a piece is missing"
-            number, _, values = answer
-            found.update(zip(pieces[number], values, strict=True))
-            missing -= len(values)
+        self._take_back()
+        wanted = len(found) + len(left) - int(may_be_late * len(left))
+        size = math.ceil(len(left) / (_PIECES * self.workers))
+        pieces = deque(list(islice(left, i, i + size)) for i in range(0, len(left), size))
+        own: set[Future[Answer]] = set()
+
+        def send(piece: list[Task]) -> None:
+            assert self._others is not None
+            seconds = until - time.perf_counter()
+            given = (self._file, piece, linked, waived, keep, seconds)
+            future = self._others.submit(_solve_some, *given)
+            self._sent[future] = piece
+            own.add(future)
+
+        with worker_deaths("right-sizing"):
+            while len(found) < wanted:
+                found.update(self._answers_of(own))
+                # The first to others, the last here: each has quarters whose solutions are alike.
+                while pieces and len(self._sent) < _AHEAD * (self.workers - 1):
+                    send(pieces.popleft())
+                if pieces:
+                    for task in pieces.pop():
+                        solve_here(task)
+                elif len(found) < wanted:
+                    self._wait()
+            for piece in pieces:
+                send(piece)
         return found
 
     def _are_up(self) -> bool:
-        """Return whether the workers have started; until then this process goes on alone."""
-        if self._is_starting:
-            assert self._crew is not None
-            self._is_starting = not self._crew.are_up
-        return not self._is_starting
+        """Return whether other processes have started; until then this one goes on alone."""
+        with worker_deaths("right-sizing"):
+            while self._starting and self._starting[0].done():
+                self._starting.pop(0).result()
+        return self._others is not None and not self._starting
 
-    def take_late(self) -> list[BlockValue]:
-        """Return the values of blocks that were left to the workers before, once each."""
-        if self._is_starting:
-            return []
-        self._collect()
+    def take_late(self, wait_for_all: bool = False) -> list[BlockValue]:
+        """Return the values of blocks that were left to other processes before, once each.
+
+        Parameters
+        ----------
+        wait_for_all
+            Whether those that are being solved are waited for; what has not begun is given up.
+        """
+        with worker_deaths("right-sizing"):
+            self._answers_of(set())
+            if wait_for_all:
+                self._take_back()
+                while self._sent:
+                    self._wait()
+                    self._answers_of(set())
         late, self._late = self._late, []
         return late
 
-    def _collect(self) -> None:
-        """Wait for what still runs, so that the next calls can begin."""
-        while (answer := self._next_answer()) is not None:
-            _, cpu_s, values = answer
-            self._late += values
-            # It was solved while this process did something else.
-            self._beside_s += cpu_s
+    def _take_back(self) -> None:
+        """Give up calls that have not begun."""
+        for future in [future for future in self._sent if future.cancel()]:
+            del self._sent[future]
 
-    def _next_answer(self) -> Answer | None:
-        """Return the next answer of what runs, None if there is none any more."""
-        if self._running is None:
-            return None
+    def _wait(self) -> None:
+        """Wait for the next answer."""
         began = time.perf_counter()
-        with worker_deaths("right-sizing"):
-            answer = next(self._running, None)
+        wait(self._sent, return_when=FIRST_COMPLETED)
         self._waited_s += time.perf_counter() - began
-        if answer is None:
-            self._running = None
-            return None
-        self._calls += 1
-        self._cpu_s += answer[1]
-        return answer
+
+    def _answers_of(self, own: set[Future[Answer]]) -> dict[Task, BlockValue]:
+        """Take the answers that are there; return those of some calls, the others are late."""
+        found: dict[Task, BlockValue] = {}
+        for future in [future for future in self._sent if future.done()]:
+            tasks = self._sent.pop(future)
+            cpu_s, values = future.result()
+            self._calls += 1
+            self._cpu_s += cpu_s
+            if future in own:
+                found.update(zip(tasks, values, strict=True))
+            else:
+                self._late += values
+        return found

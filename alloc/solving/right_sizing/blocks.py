@@ -195,8 +195,7 @@ def block_data(
         )
     ]
     penalty = _penalties(data, blocks, unit, len(rows)) / unit
-    uppers = blocks.uppers()
-    varying = np.flatnonzero((uppers != uppers[:1, :1]).any(axis=(0, 1)))
+    upper, varying, differing = blocks.uppers()
     cost = np.concatenate([blocks.cost / unit, penalty])
     if feasibility:
         cost = np.concatenate([np.zeros(blocks.num_columns), np.ones(len(rows))])
@@ -206,8 +205,8 @@ def block_data(
         cost,
         blocks.right_hand_sides(),
         blocks.waived(),
-        uppers[:, :, varying],
-        np.concatenate([uppers[0, 0], np.full(len(rows), np.inf)]),
+        differing,
+        np.concatenate([upper, np.full(len(rows), np.inf)]),
         varying,
         sparse.hstack([blocks.first_stage, levels_apart], format="csr"),
         blocks.num_columns,

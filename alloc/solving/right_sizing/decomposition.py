@@ -60,13 +60,16 @@ begin."""
 _SHARE_OF_ROWS = 0.45
 """Of the time left, for rows that tie jobs to open pools: dives need the rest, and find better
 plans the more of these rows there are."""
+_WORTH_MORE_ROWS = 0.25
+"""Part of the gap asked for that a round of these rows must gain before the first plan is looked
+for. On planning-large the bound is then within half of that gap of where they end, after half of
+the time."""
 _BEFORE_ROWS = 1e-3
 """Relative gap to which the relaxation is closed before these rows: more is lost with the first."""
-_OPENED = (0.3, 0.1)
-"""Parts of a pool open in the relaxation from which on a first dive opens all of it. With rows that
-tie jobs to open pools most parts are near 0 or 1. On planning-large/02 a dive from 0.3 on costs
-0.34 % less than one by slopes, and from 0.5 on too little is open. The second is for where the
-first finds no plan."""
+_OPENED = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.8)
+"""Parts of a pool open in the relaxation from which on all of it may be opened, the master being
+asked which of them is cheapest: in its optimum most parts are near 0 or 1, but from 0.3 on one more
+level opens on planning-large/03 for 0.11 % of the cost, and from 0.2 on one too few."""
 _SHARE_OF_FIRST_TREE = 0.4
 """Of the time left, for branching before the first dive: it shows what to open."""
 _SHARE_OF_TREE = 0.6
@@ -148,8 +151,8 @@ class Decomposition:
             return None
         relaxation.keep_optimum(*relaxed)
         relaxation.say("relaxation")
-        share = _SHARE_OF_ROWS * relaxation.seconds_left()
-        relaxation.strengthen(relaxation.gap / 5, share)
+        if gets_rows:
+            self._strengthen()
         if len(self.candidates.switches):
             at = relaxation.first.counted[relaxation.first.open >= 0]
             opened = relaxation.relaxed_point[at] > _OPEN
@@ -164,6 +167,18 @@ class Decomposition:
             known = relaxation.completing.complete(relaxation.completing.from_plan(start))
             self.candidates.dive(known, _ATTEMPTS_AT_START)
         return self._search()
+
+    def _strengthen(self) -> None:
+        """Add rows that tie jobs to open pools, until they gain nothing or a plan is good enough.
+
+        A plan is looked for as soon as they gain little: it says how much more is worth it.
+        """
+        relaxation = self.relaxation
+        ends = time.perf_counter() + _SHARE_OF_ROWS * relaxation.seconds_left()
+        relaxation.strengthen(relaxation.gap / 5, ends - time.perf_counter(), _WORTH_MORE_ROWS)
+        if not relaxation.closed() and relaxation.seconds_left() > 5 * relaxation.seconds_to_value:
+            self._dive_at_relaxation()
+        relaxation.strengthen(relaxation.gap / 5, ends - time.perf_counter())
 
     def _learn_what_is_waived(self, seconds: float) -> None:
         """Close the relaxation for each set of scenarios that may be waived, if they are few.
@@ -256,12 +271,17 @@ class Decomposition:
         relaxation, switches = self.relaxation, self.candidates.switches
         if len(relaxation.first.sent):
             return False  # what is sent where is rounded with what is open, by slopes
+        chosen = {}
         for part in _OPENED:
-            guess = relaxation.relaxed_point.copy()
-            guess[switches] = guess[switches] > part
-            if self.candidates.dive(guess):
-                return True
-        return False
+            opened = np.asarray(relaxation.relaxed_point[switches] > part, dtype=float)
+            chosen[opened.tobytes()] = opened
+        promises = [relaxation.promise(switches, opened) for opened in chosen.values()]
+        promises.sort(key=lambda promise: promise[0])
+        return any(
+            self.candidates.dive(guess)
+            for cost, guess in promises[:_MAX_FAILURES]
+            if math.isfinite(cost)
+        )
 
     def _dive_repeatedly(self) -> bool:
         """Dive while that helps much: what one dive learns makes the next one better."""
@@ -315,7 +335,7 @@ class Decomposition:
             time_limit_s=0.5 * relaxation.settings.seconds_left(),
             started=time.perf_counter(),
         )
-        relaxation.learn_late()  # its workers give way to those of the check
+        relaxation.learn_late(wait_for_all=True)  # its workers give way to those of the check
         check = Decomposition(relaxation.data, settings, 0.5, None, feasibility=True)
         with check.relaxation.values:
             needed = check.unavoidable_slack()

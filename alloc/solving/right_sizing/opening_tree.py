@@ -187,26 +187,16 @@ class OpeningTree:
         chosen = np.asarray(point[self.switches] > _GOOD_PART, dtype=float)
         key = chosen.tobytes()
         if key not in self._roundings:
-            self._roundings[key] = self._promise(chosen)
-
-    def _promise(self, chosen: Array) -> tuple[float, Array]:
-        """Return what the master promises of openings, and its first stage."""
-        master = self.relaxation.master
-        master.fix(self.switches, chosen, chosen)
-        answer = master.solve()
-        master.release(self.switches)
-        if answer is None:
-            return math.inf, np.zeros(0)
-        guess = answer[1].copy()
-        guess[self.switches] = chosen
-        return answer[0], guess
+            self._roundings[key] = self.relaxation.promise(self.switches, chosen)
 
     def _best_rounding(self) -> Array | None:
         """Return the openings that promise most, and not again."""
         known = [item for item in self._roundings.items() if math.isfinite(item[1][0])]
         found = sorted(known, key=lambda item: item[1][0])[:_ASKED_AGAIN]
         # With cuts that were learned since, some promise less.
-        again = [(*self._promise(np.frombuffer(key)), key) for key, _ in found]
+        again = [
+            (*self.relaxation.promise(self.switches, np.frombuffer(key)), key) for key, _ in found
+        ]
         if not again:
             return None
         promised, guess, key = min(again, key=lambda item: item[0])

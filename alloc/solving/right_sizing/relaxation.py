@@ -10,7 +10,7 @@ import numpy as np
 
 from alloc.certificate import relative_gap
 from alloc.models.right_sizing.blocks import Blocks
-from alloc.models.right_sizing.data import Array, SizingData
+from alloc.models.right_sizing.data import Array, Ints, SizingData
 from alloc.models.right_sizing.first_stage import first_stage
 from alloc.solving.outcome import Settings
 from alloc.solving.progress_line import standing
@@ -223,9 +223,15 @@ class Relaxation:
         self.pool.add([found[task].dual for task in tasks if task in found])
         return found
 
-    def learn_late(self) -> None:
-        """Learn the cuts of blocks that other workers have solved meanwhile."""
-        self.pool.add([value.dual for value in self.values.take_late()])
+    def learn_late(self, wait_for_all: bool = False) -> None:
+        """Learn the cuts of blocks that other workers have solved meanwhile.
+
+        Parameters
+        ----------
+        wait_for_all
+            Whether those that they are solving are waited for.
+        """
+        self.pool.add([value.dual for value in self.values.take_late(wait_for_all)])
 
     def raise_slack_penalty(self) -> None:
         """Raise the penalty of slack; the cuts known so far are true all the more."""
@@ -233,7 +239,7 @@ class Relaxation:
 
     def _change(self, changed: BlockData) -> None:
         """Take blocks with other costs or more rows from now on."""
-        self.learn_late()
+        self.learn_late(wait_for_all=True)
         self.block_data = changed
         self.pool.change(changed)
         self.values.change(changed)
@@ -310,7 +316,7 @@ class Relaxation:
         self.aggregate_cuts(keep=True)
         self.duals, self.cuts_of_duals = self.master.duals(), list(self.master.cuts)
 
-    def strengthen(self, target: float, seconds: float) -> None:
+    def strengthen(self, target: float, seconds: float, worth: float = 0.0) -> None:
         """Add rows that tie jobs to open pools where the relaxation breaks them, and relax again.
 
         Parameters
@@ -319,6 +325,8 @@ class Relaxation:
             Relative gap to which it is closed each time.
         seconds
             Wall time for all of it, seconds.
+        worth
+            Part of the gap asked for that a round must gain, or it is the last one for now.
         """
         if not self.setting.levels:
             return
@@ -345,6 +353,8 @@ class Relaxation:
             self.linear_bound, self.relaxed_point = relaxed
             self.aggregate_cuts(keep=True)
             self.say("opening")
+            if self.bound - before < worth * self.gap * abs(self.bound):
+                break
             gains = self.bound - before >= self.small_change(self.bound)
             if is_close and changed is not None and not gains:
                 break
@@ -410,6 +420,31 @@ class Relaxation:
             looks_closed = closed
         assert answer is not None
         return answer[0], answer[1]
+
+    def promise(self, columns: Ints, values: Array) -> tuple[float, Array]:
+        """Return what the master promises with some columns fixed, and its optimum.
+
+        Parameters
+        ----------
+        columns
+            Positions of the columns.
+        values
+            What they are fixed at, shape (len(columns),).
+
+        Returns
+        -------
+        (float, ndarray)
+            The least cost by the cuts known, in units of money, infinite if nothing is feasible;
+            and the first stage, shape (columns,), empty then.
+        """
+        self.master.fix(columns, values, values)
+        answer = self.master.solve()
+        self.master.release(columns)
+        if answer is None:
+            return math.inf, np.zeros(0)
+        point = answer[1].copy()
+        point[columns] = values
+        return answer[0], point
 
     def _worth(self, point: Array, running: Array) -> float:
         """Return what a point costs when its blocks cost so much, (scenarios, quarters)."""

@@ -7,10 +7,11 @@ from contextlib import ExitStack
 
 import joblib
 import pytest
-from joblib.externals.loky import get_reusable_executor
+from joblib.externals.loky import ProcessPoolExecutor, get_reusable_executor
 
+from alloc.own_processes import processes_beside
 from alloc.parallel import Workers, workers
-from alloc.solving.processes import background_workers, worker_processes
+from alloc.solving.processes import worker_processes
 
 
 def blocked() -> tuple[int, set[int]]:
@@ -47,21 +48,27 @@ def processes(crew: Workers) -> set[int]:
     return {process for process, _ in crew.start(blocked, [()] * 8)}
 
 
+def of_calls(beside: ProcessPoolExecutor) -> set[int]:
+    """Return the processes that some calls were made in."""
+    return {future.result()[0] for future in [beside.submit(blocked) for _ in range(8)]}
+
+
 @pytest.mark.long
 def test_no_other_run_ends_the_processes_of_this_one():
     """Each run began with the end of the processes that joblib shares between all threads."""
     with ExitStack() as stack:
         shared = stack.enter_context(workers("loky", 2))
         runs = [processes(shared)]
-        crews = []
+        others = []
         for _ in range(2):
-            crews.append(stack.enter_context(background_workers(2)))
-            runs.append(processes(crews[-1]))
+            others.append(stack.enter_context(processes_beside(2)))
+            runs.append(of_calls(others[-1]))
         parallel = stack.enter_context(worker_processes(2))
         runs.append({process for process, _ in parallel(joblib.delayed(blocked)() for _ in "abcd")})
         assert sum(len(run) for run in runs) == len(set.union(*runs))
         get_reusable_executor(reuse=True).shutdown(kill_workers=True)
         # What ends a run's calls is its own matter, too.
-        crews[1].end(crews[1].start(never_ends, [()] * 8))
-        assert len(processes(crews[0]) | runs[1]) == 2
-        assert not processes(crews[1]) & runs[2]
+        with processes_beside(2) as ending:
+            ended = [ending.submit(never_ends) for _ in range(8)]
+        assert all(future.done() for future in ended)
+        assert len(of_calls(others[0]) | runs[1]) == 2

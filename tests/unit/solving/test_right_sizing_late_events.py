@@ -91,14 +91,14 @@ def test_the_death_of_a_worker_while_blocks_are_late_is_a_sentence(at_late_block
     assert again.certificate.gap <= 0.05
 
 
-def never_starts(token, data):
+def never_starts(file):
     """Stand for a machine so busy that its processes do not come up."""
     threading.Event().wait()
 
 
 def test_the_search_goes_on_alone_until_the_workers_have_started(monkeypatch):
     """It waited for them, however short its limit was: 27 s with one of 3 s."""
-    monkeypatch.setattr(block_values, "_start_with", never_starts)
+    monkeypatch.setattr(block_values, "_get_ready", never_starts)
     lines: list[str] = []
     limits = Limits(seconds=600, gap=0.05, workers=2)
     result = right_size(problem(), method="decomposition", limits=limits, progress=lines.append)
