@@ -70,6 +70,8 @@ _OPENED = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.8)
 """Parts of a pool open in the relaxation from which on all of it may be opened, the master being
 asked which of them is cheapest: in its optimum most parts are near 0 or 1, but from 0.3 on one more
 level opens on planning-large/03 for 0.11 % of the cost, and from 0.2 on one too few."""
+_MAX_OPENED = 2
+"""Of them, the cheapest that are tried: the second is for where the first finds no plan."""
 _SHARE_OF_FIRST_TREE = 0.4
 """Of the time left, for branching before the first dive: it shows what to open."""
 _SHARE_OF_TREE = 0.6
@@ -279,7 +281,7 @@ class Decomposition:
         promises.sort(key=lambda promise: promise[0])
         return any(
             self.candidates.dive(guess)
-            for cost, guess in promises[:_MAX_FAILURES]
+            for cost, guess in promises[:_MAX_OPENED]
             if math.isfinite(cost)
         )
 

@@ -164,7 +164,7 @@ class BlockMaster:
         self.lower, self.upper = setting.first.lower.copy(), setting.first.upper.copy()
         self.rows = model.matrix.shape[0]
         # Devex weights take a third of the time of steepest edges here, too, planning-large.
-        self.program = LinearProgram(model, presolve=False, method="simplex", devex=True)
+        self.program = LinearProgram(model, devex=True)
         self._optimum: LinearSolution | None = None
         self.cuts: list[tuple[int, int, int]] = []
         self._known: set[tuple[int, int, int]] = set()
