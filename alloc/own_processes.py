@@ -183,7 +183,8 @@ def processes_beside(count: int) -> Iterator[ProcessPoolExecutor | None]:
         None where joblib would start no process, as within a worker.
     """
     active = get_active_backend()[0]
-    if not isinstance(active, (_Loky, OwnProcesses)):
+    # joblib knows what may have children: no daemon may.
+    if not isinstance(active, (_Loky, OwnProcesses)) or active.effective_n_jobs(2) == 1:
         yield None
         return
     # Each has its share of the cores for its threads.

@@ -1,9 +1,11 @@
 """Worker processes: Ctrl-C is for whoever started them."""
 
+import multiprocessing
 import os
 import signal
 import threading
 from contextlib import ExitStack
+from multiprocessing.connection import Connection
 
 import joblib
 import pytest
@@ -72,3 +74,28 @@ def test_no_other_run_ends_the_processes_of_this_one():
             ended = [ending.submit(never_ends) for _ in range(8)]
         assert all(future.done() for future in ended)
         assert len(of_calls(others[0]) | runs[1]) == 2
+
+
+def has_others() -> bool:
+    """Return whether processes may work beside this one."""
+    with processes_beside(1) as others:
+        return others is not None
+
+
+def send_others(channel: Connection) -> None:
+    """Send whether processes may work beside this one."""
+    channel.send(has_others())
+
+
+@pytest.mark.long
+@pytest.mark.filterwarnings("ignore:.*Loky-backed")
+def test_no_process_works_beside_a_worker_of_another_run():
+    assert has_others()
+    for kind in ("loky", "threading"):
+        assert joblib.Parallel(2, kind)(joblib.delayed(has_others)() for _ in "ab") == [False] * 2
+    spawn = multiprocessing.get_context("spawn")
+    receive, send = spawn.Pipe(duplex=False)
+    daemon = spawn.Process(target=send_others, args=(send,), daemon=True)
+    daemon.start()
+    assert receive.recv() is False
+    daemon.join()
