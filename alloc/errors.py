@@ -40,6 +40,10 @@ class SolverError(AllocError):
     """A solver returned something it must not return."""
 
 
+class WorkerDiedError(SolverError):
+    """A worker process died: a solver crashed, or the system ended it for its memory."""
+
+
 class CertificateError(AllocError):
     """A solver's claim contradicts what the checker recomputed from the instance."""
 
@@ -113,15 +117,15 @@ def worker_deaths(task: str) -> Iterator[None]:
 
     Raises
     ------
-    SolverError
-        If a worker process died: a solver crashed, or the system ended it for its memory.
+    WorkerDiedError
+        If a worker process died.
     """
     try:
         yield
     except Exception as error:
         if not _DEATHS & {one.__name__ for one in type(error).__mro__}:
             raise
-        raise SolverError(
+        raise WorkerDiedError(
             f"{task}: a worker process died, by a crash of its solver or because the system ended "
             "it for its memory; what was finished before is kept, so run it again, with one worker "
             "to see where it dies and with fewer to need less memory."

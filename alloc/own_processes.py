@@ -20,10 +20,10 @@ import joblib
 from joblib.externals.loky import ProcessPoolExecutor
 from joblib.parallel import get_active_backend
 
-_Loky: Any = joblib.parallel.LokyBackend
+Loky: Any = joblib.parallel.LokyBackend
 _Base: Any = joblib.parallel.ParallelBackendBase
 
-_IDLE_S = 300
+IDLE_S = 300
 """After so long without a call a process ends, seconds; as joblib's own do."""
 
 
@@ -34,7 +34,7 @@ class OwnProcesses(_Base):  # type: ignore[misc, unused-ignore]
     supports_return_generator = True
     supports_inner_max_num_threads = True
     # How many may run, and within what, is as for joblib's own processes.
-    effective_n_jobs = _Loky.effective_n_jobs
+    effective_n_jobs = Loky.effective_n_jobs
 
     def __init__(self, inner_max_num_threads: int | None = None) -> None:
         super().__init__(inner_max_num_threads=inner_max_num_threads)
@@ -58,12 +58,12 @@ class OwnProcesses(_Base):  # type: ignore[misc, unused-ignore]
         count: int = self.effective_n_jobs(n_jobs)
         if count == 1:
             # joblib's backend says how calls are made here.
-            _Loky(nesting_level=self.nesting_level).configure(n_jobs, parallel, **settings)
+            Loky(nesting_level=self.nesting_level).configure(n_jobs, parallel, **settings)
         how = (os.getpid(), count, self._prepare_worker_env(n_jobs=count))
         # Where one died since, calls end with an error; a fork has no thread that sends them.
         if self._own is None or how != self._how or self._own._flags.broken:  # noqa: SLF001
             self.close()
-            self._own = ProcessPoolExecutor(count, timeout=_IDLE_S, env=how[2])
+            self._own = ProcessPoolExecutor(count, timeout=IDLE_S, env=how[2])
         self._workers, self._how, self.parallel = self._own, how, parallel
         return count
 
@@ -103,10 +103,10 @@ class OwnProcesses(_Base):  # type: ignore[misc, unused-ignore]
         own, self._own, self._workers = self._own, None, None
         if own is None:
             return
-        _end(own)
+        end(own)
 
 
-def _end(processes: ProcessPoolExecutor) -> None:
+def end(processes: ProcessPoolExecutor) -> None:
     """End processes, in the middle of their calls."""
     # Their thread drops all calls at the end, and would then look for those that wait here.
     with suppress(queue.Empty, AttributeError):
@@ -146,7 +146,7 @@ def own_processes(fresh: bool = False) -> Iterator[None]:
         Whether they start for this run and end with it, and are not those of the run before.
     """
     active = get_active_backend()[0]
-    if not isinstance(active, (_Loky, OwnProcesses)):
+    if not isinstance(active, (Loky, OwnProcesses)):
         yield
         return
     threads = active.inner_max_num_threads
@@ -163,34 +163,3 @@ def own_processes(fresh: bool = False) -> Iterator[None]:
             backend.is_used = False
             if fresh:
                 backend.close()
-
-
-@contextmanager
-def processes_beside(count: int) -> Iterator[ProcessPoolExecutor | None]:
-    """Yield processes that work beside this one, and end them, whatever they do then.
-
-    Whoever sends the first calls, which starts them, does so while Ctrl-C waits
-    (`alloc.processes.ctrl_c_waits`): who started them ends them.
-
-    Parameters
-    ----------
-    count
-        Number of processes, 1 or more.
-
-    Yields
-    ------
-    ProcessPoolExecutor or None
-        None where joblib would start no process, as within a worker.
-    """
-    active = get_active_backend()[0]
-    # joblib knows what may have children: no daemon may.
-    if not isinstance(active, (_Loky, OwnProcesses)) or active.effective_n_jobs(2) == 1:
-        yield None
-        return
-    # Each has its share of the cores for its threads.
-    threads = active._prepare_worker_env(n_jobs=count + 1)  # noqa: SLF001
-    processes = ProcessPoolExecutor(count, env=threads)
-    try:
-        yield processes
-    finally:
-        _end(processes)

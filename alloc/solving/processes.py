@@ -6,8 +6,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import joblib
+from joblib.externals.loky import ProcessPoolExecutor
+from joblib.parallel import get_active_backend
 
-from alloc.own_processes import own_processes
+from alloc.own_processes import IDLE_S, Loky, OwnProcesses, end, own_processes
 from alloc.parallel import open_cluster
 from alloc.processes import ctrl_c_waits
 
@@ -37,3 +39,35 @@ def worker_processes(count: int) -> Iterator[joblib.Parallel]:
             parallel(joblib.delayed(int)() for _ in range(count))
         with parallel:
             yield parallel
+
+
+@contextmanager
+def processes_beside(count: int) -> Iterator[ProcessPoolExecutor | None]:
+    """Yield processes of this machine that work beside this one, and end them at the end.
+
+    Whoever sends calls, which starts the processes, does so while Ctrl-C waits
+    (`alloc.processes.ctrl_c_waits`).
+
+    Parameters
+    ----------
+    count
+        Number of processes, 1 or more.
+
+    Yields
+    ------
+    ProcessPoolExecutor or None
+        None where joblib would start no process, as within a worker or a daemon.
+    """
+    loky, active = Loky(), get_active_backend()[0]
+    is_alone = open_cluster() is None and not isinstance(active, (Loky, OwnProcesses))
+    # joblib knows what may have children.
+    if is_alone or loky.effective_n_jobs(count + 1) == 1:
+        yield None
+        return
+    # Each has its share of the cores for its threads.
+    threads = loky._prepare_worker_env(n_jobs=count + 1)  # noqa: SLF001
+    processes = ProcessPoolExecutor(count, timeout=IDLE_S, env=threads)
+    try:
+        yield processes
+    finally:
+        end(processes)

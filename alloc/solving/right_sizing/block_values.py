@@ -18,20 +18,20 @@ import pickle
 import tempfile
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, TypeVar
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from alloc.backends import SolverOptions, highs
-from alloc.errors import worker_deaths
+from alloc.blas_threads import no_blas_threads
+from alloc.errors import OutOfTime, WorkerDiedError, worker_deaths
 from alloc.formulation import ArrayModel, RawResult
 from alloc.models.right_sizing.data import Array
 from alloc.processes import ctrl_c_waits
@@ -48,12 +48,14 @@ is sent is no longer solved here."""
 _warm: tuple[Path, BlockSolver] | None = None
 """In a worker process, the solver that it has warm, and the file with its blocks."""
 
+Out = TypeVar("Out")
+
 Answer = tuple[float, list[BlockValue]]
 """CPU time of a call, seconds, and the values of its blocks."""
 
 
 def _solver_of(file: Path) -> BlockSolver:
-    """Return the solver of the blocks in a file, in whose folder are those of one problem."""
+    """Return the solver of the blocks in a file; those of one problem share a folder."""
     global _warm
     if _warm is None or _warm[0] != file:
         data = pickle.loads(file.read_bytes())
@@ -85,6 +87,14 @@ def _solve_some(
     return time.process_time() - began, found
 
 
+def _solve_here(model: ArrayModel, options: SolverOptions) -> RawResult:
+    """Solve an integer program in this process, which Ctrl-C ends at once."""
+    found = highs.solve(model, replace(options, stoppable=True))
+    if found.limit == "interrupt":
+        raise KeyboardInterrupt
+    return found
+
+
 class BlockValues:
     """Values blocks, in this process and in others beside it.
 
@@ -106,30 +116,39 @@ class BlockValues:
         self._stack = ExitStack()
         self._others: ProcessPoolExecutor | None = None
         self._file = Path()
+        """Where other processes read the blocks; without a name where there are none."""
         self._starting: list[Future[None]] = []
         self._sent: dict[Future[Answer], list[Task]] = {}
         """Calls whose answers are not taken yet."""
+        self._until = math.inf
+        """When the time for the last blocks is up."""
         self._late: list[BlockValue] = []
         self._calls = self._state = 0
         self._cpu_s = self._waited_s = 0.0
 
     def __enter__(self) -> Self:
-        # Numpy's threads go on turning after each small product, on a core that others want.
-        self._stack.enter_context(threadpool_limits(1, "blas"))
-        if self.workers > 1:
-            from alloc.own_processes import processes_beside
+        with ExitStack() as stack:
+            stack.enter_context(no_blas_threads())
+            if self.workers > 1:
+                self._start(stack)
+            self._stack = stack.pop_all()
+        return self
 
-            self._others = self._stack.enter_context(processes_beside(self.workers - 1))
-        if self._others is not None:
-            folder = tempfile.TemporaryDirectory(prefix="alloc-blocks-")
-            self._file = Path(self._stack.enter_context(folder)) / "0.pickle"
+    def _start(self, stack: ExitStack) -> None:
+        """Start the other processes, which get ready while the first program is solved here."""
+        # joblib takes 0.1 s to load.
+        from alloc.solving.processes import processes_beside
+
+        others = stack.enter_context(processes_beside(self.workers - 1))
+        if others is not None:
+            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="alloc-blocks-"))
+            self._file = Path(folder) / "0.pickle"
             self._write()
-            # They start while the first program is solved here.
             with ctrl_c_waits():
                 self._starting = [
-                    self._others.submit(_get_ready, self._file) for _ in range(self.workers - 1)
+                    others.submit(_get_ready, self._file) for _ in range(self.workers - 1)
                 ]
-        return self
+            self._others = others
 
     def __exit__(
         self,
@@ -138,7 +157,7 @@ class BlockValues:
         trace: TracebackType | None,
     ) -> None:
         self._stack.close()
-        if self._others is not None and self._report is not None:
+        if self._file.name and self._report is not None:
             self._report(
                 f"the other workers: {self._calls} turns with blocks, {self._cpu_s:.1f} s of CPU; "
                 f"waited for {self._waited_s:.1f} s"
@@ -166,11 +185,34 @@ class BlockValues:
     ) -> list[RawResult]:
         """Solve integer programs, at the same time if there are several processes."""
         if self._others is None or len(programs) == 1 or not self._are_up():
-            return [highs.solve(model, options) for model, options in programs]
+            return [_solve_here(*program) for program in programs]
         self._take_back()
-        with worker_deaths("right-sizing"):
-            elsewhere = [self._others.submit(highs.solve, *program) for program in programs[1:]]
-            return [highs.solve(*programs[0]), *(future.result() for future in elsewhere)]
+        found: list[RawResult] = []
+        with self._survived():
+            elsewhere = [self._submit(highs.solve, *program) for program in programs[1:]]
+            found.append(_solve_here(*programs[0]))
+            found += [future.result() for future in elsewhere]
+        return [*found, *(_solve_here(*program) for program in programs[len(found) :])]
+
+    @contextmanager
+    def _survived(self) -> Iterator[None]:
+        """Go on alone when another process dies."""
+        try:
+            with worker_deaths("right-sizing"):
+                yield
+        except WorkerDiedError:
+            self._others = None
+            self._starting.clear()
+            self._sent.clear()
+            if self._report is not None:
+                self._report("a worker process died; the search goes on in this one alone")
+
+    def _submit(self, function: Callable[..., Out], *given: object) -> Future[Out]:
+        """Send a call to another process; one that has been idle for long is started again."""
+        assert self._others is not None
+        with ctrl_c_waits():
+            future: Future[Out] = self._others.submit(function, *given)
+        return future
 
     def solve(
         self,
@@ -204,7 +246,7 @@ class BlockValues:
             If the time was too short.
         """
         left = deque(sorted(tasks, key=lambda task: (task[1], float(self.data.right[task].sum()))))
-        until = time.perf_counter() + seconds
+        until = self._until = time.perf_counter() + seconds
         found: dict[Task, BlockValue] = {}
 
         def solve_here(task: Task) -> None:
@@ -224,14 +266,13 @@ class BlockValues:
         own: set[Future[Answer]] = set()
 
         def send(piece: list[Task]) -> None:
-            assert self._others is not None
             seconds = until - time.perf_counter()
             given = (self._file, piece, linked, waived, keep, seconds)
-            future = self._others.submit(_solve_some, *given)
+            future = self._submit(_solve_some, *given)
             self._sent[future] = piece
             own.add(future)
 
-        with worker_deaths("right-sizing"):
+        with self._survived():
             while len(found) < wanted:
                 found.update(self._answers_of(own))
                 # The first to others, the last here: each has quarters whose solutions are alike.
@@ -241,14 +282,17 @@ class BlockValues:
                     for task in pieces.pop():
                         solve_here(task)
                 elif len(found) < wanted:
-                    self._wait()
+                    self._wait(until)
             for piece in pieces:
                 send(piece)
+        for task in left:
+            if self._others is None and task not in found:
+                solve_here(task)
         return found
 
     def _are_up(self) -> bool:
         """Return whether other processes have started; until then this one goes on alone."""
-        with worker_deaths("right-sizing"):
+        with self._survived():
             while self._starting and self._starting[0].done():
                 self._starting.pop(0).result()
         return self._others is not None and not self._starting
@@ -261,12 +305,12 @@ class BlockValues:
         wait_for_all
             Whether those that are being solved are waited for; what has not begun is given up.
         """
-        with worker_deaths("right-sizing"):
+        with self._survived():
             self._answers_of(set())
             if wait_for_all:
                 self._take_back()
                 while self._sent:
-                    self._wait()
+                    self._wait(self._until)
                     self._answers_of(set())
         late, self._late = self._late, []
         return late
@@ -276,11 +320,14 @@ class BlockValues:
         for future in [future for future in self._sent if future.cancel()]:
             del self._sent[future]
 
-    def _wait(self) -> None:
-        """Wait for the next answer."""
+    def _wait(self, until: float) -> None:
+        """Wait for the next answer, until a moment at most."""
         began = time.perf_counter()
-        wait(self._sent, return_when=FIRST_COMPLETED)
+        left = None if math.isinf(until) else max(until - began, 0.0)
+        done, _ = wait(self._sent, left, FIRST_COMPLETED)
         self._waited_s += time.perf_counter() - began
+        if not done:
+            raise OutOfTime
 
     def _answers_of(self, own: set[Future[Answer]]) -> dict[Task, BlockValue]:
         """Take the answers that are there; return those of some calls, the others are late."""

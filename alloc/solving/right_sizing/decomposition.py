@@ -33,6 +33,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import time
+from contextlib import suppress
 from itertools import combinations
 
 import numpy as np
@@ -339,7 +340,8 @@ class Decomposition:
         )
         relaxation.learn_late(wait_for_all=True)  # its workers give way to those of the check
         check = Decomposition(relaxation.data, settings, 0.5, None, feasibility=True)
-        with check.relaxation.values:
+        needed = 0.0
+        with check.relaxation.values, suppress(OutOfTime):
             needed = check.unavoidable_slack()
         if check.relaxation.incumbent is not None:
             self.candidates.try_candidate(check.relaxation.incumbent.values, "feasible")

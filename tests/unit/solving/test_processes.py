@@ -11,9 +11,8 @@ import joblib
 import pytest
 from joblib.externals.loky import ProcessPoolExecutor, get_reusable_executor
 
-from alloc.own_processes import processes_beside
 from alloc.parallel import Workers, workers
-from alloc.solving.processes import worker_processes
+from alloc.solving.processes import processes_beside, worker_processes
 
 
 def blocked() -> tuple[int, set[int]]:

@@ -1,19 +1,27 @@
 """Blocks that may come late: none is lost, and relaxations close as they do without."""
 
+import os
+import signal
 import time
+from contextlib import ExitStack
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 from late_workers import wait_for_workers
+from threadpoolctl import threadpool_info
 
+from alloc.backends import SolverOptions, highs
+from alloc.errors import OutOfTime
+from alloc.formulation import RawResult
 from alloc.instances.planning import generate_planning
 from alloc.models.right_sizing.data import SizingData
 from alloc.solving.outcome import Settings
+from alloc.solving.right_sizing import block_values
 from alloc.solving.right_sizing import relaxation as relaxation_module
 from alloc.solving.right_sizing.block_values import BlockValues
-from alloc.solving.right_sizing.blocks import with_raised_penalty
+from alloc.solving.right_sizing.blocks import BlockSolver, with_raised_penalty
 from alloc.solving.right_sizing.decomposition import Decomposition
 from alloc.solving.right_sizing.opening_tree import OpeningTree
 from alloc.solving.right_sizing.relaxation import Relaxation
@@ -68,24 +76,97 @@ def test_what_is_late_comes_with_the_next_blocks_and_is_the_same() -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize("workers", [2, 3])
-def test_each_block_is_solved_once_here_or_elsewhere(workers: int) -> None:
-    search = state()
+def test_each_block_is_solved_once_here_or_elsewhere(
+    workers: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    search, here = state(), []
     point = search.completing.complete(search.first.upper)
     linked, waived = search.setting.points(point)
     alone = BlockValues(search.block_data).solve(search.tasks, linked, waived, keep=True)
+    solve = BlockSolver.solve
+
+    def noted(self: BlockSolver, task: Any, *given: Any) -> Any:
+        here.append(task)
+        return solve(self, task, *given)
+
+    monkeypatch.setattr(BlockSolver, "solve", noted)
     with BlockValues(search.block_data, workers) as values:
         wait_for_workers(values)
-        local, here = values._local, []
         for _ in range(5):
+            here.clear()
+            calls = values._calls
             found = values.solve(search.tasks, linked, waived, keep=True)
-            here.append(len(search.tasks) - values._calls)
+            # Each call has one block: there are fewer than calls.
+            elsewhere = values._calls - calls
+            assert len(here) == len(set(here)) == len(search.tasks) - elsewhere
             assert found.keys() == alone.keys()
             assert values._sent == {}
             for task, value in found.items():
                 assert value.value == pytest.approx(alone[task].value)
                 assert value.values == pytest.approx(alone[task].values, abs=1e-5)
-        assert local is None or here[0] < len(search.tasks)
         assert values._calls >= 1
+
+
+@pytest.mark.long
+def test_who_is_stopped_elsewhere_is_waited_for_no_longer_than_the_limit() -> None:
+    search = state()
+    point = search.completing.complete(search.first.upper)
+    linked, waived = search.setting.points(point)
+    with BlockValues(search.block_data, 2) as values:
+        wait_for_workers(values)
+        assert values._others is not None
+        [process] = values._others._processes
+        os.kill(process, signal.SIGSTOP)
+        with pytest.raises(OutOfTime):
+            values.solve(search.tasks, linked, waived, seconds=0.5)
+
+
+def test_numpy_has_its_threads_back_when_the_last_of_two_runs_is_over() -> None:
+    """Each gave back what it had found: one of two that overlapped found 1."""
+
+    def threads() -> list[int]:
+        return [one["num_threads"] for one in threadpool_info() if one["user_api"] == "blas"]
+
+    before = threads()
+    data = state().block_data
+    first, second = BlockValues(data), BlockValues(data)
+    with ExitStack() as last:
+        with first:
+            last.enter_context(second)
+        assert set(threads()) == {1}
+    assert threads() == before
+
+
+def test_nothing_is_left_where_processes_do_not_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C may come then: what was set up goes, also where no `with` has begun."""
+
+    def pressed() -> Any:
+        raise KeyboardInterrupt
+
+    before = threadpool_info()
+    monkeypatch.setattr(block_values, "ctrl_c_waits", pressed)
+    values = BlockValues(state().block_data, 2)
+    with pytest.raises(KeyboardInterrupt), values:
+        pass
+    assert threadpool_info() == before
+    assert not values._file.parent.exists()
+
+
+def test_ctrl_c_ends_an_integer_program_that_is_solved_here(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """HiGHS went on to its limit, half of the time left."""
+    asked = []
+
+    def solve(model: Any, options: SolverOptions) -> RawResult:
+        asked.append(options.stoppable)
+        return RawResult("no_solution", None, None, -np.inf, "interrupt", "Stopped")
+
+    monkeypatch.setattr(highs, "solve", solve)
+    search = state()
+    with search.values as values, pytest.raises(KeyboardInterrupt):
+        values.solve_programs([(search.quarters.program(None), SolverOptions(1e9))])
+    assert asked == [True]
 
 
 @pytest.mark.long

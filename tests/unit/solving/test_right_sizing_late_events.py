@@ -3,14 +3,14 @@
 import os
 import signal
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from interrupting import press
 from late_workers import wait_for_workers
-from server_harness import processes_of
+from server_harness import processes_of, wait_until_gone
 
-from alloc.errors import SolverError
 from alloc.instances.planning import generate_planning
 from alloc.problems.right_sizing import PlanningProblem
 from alloc.result import Limits
@@ -73,21 +73,40 @@ def test_ctrl_c_while_blocks_are_late_keeps_the_plan_and_ends_the_workers(at_lat
     assert worker_processes() <= before
 
 
-def test_the_death_of_a_worker_while_blocks_are_late_is_a_sentence(at_late_blocks):
-    """Nothing is waited for that nobody solves any more, and the next run has workers again."""
+@pytest.mark.parametrize("when", ["late", "starting", "asked"])
+def test_the_death_of_a_worker_is_a_line_and_the_search_goes_on_alone(
+    at_late_blocks, monkeypatch, when
+):
+    """The plan was lost with it; and nothing is waited for that nobody solves any more."""
     before = worker_processes()
+    lines: list[str] = []
 
     def kill() -> None:
         for process in worker_processes() - before:
             os.kill(process, signal.SIGKILL)
+            if when == "asked":
+                wait_until_gone([process])
 
-    happened = at_late_blocks(kill)
-    with pytest.raises(SolverError, match="right-sizing: a worker process died"):
-        right_size(problem(), method="decomposition", limits=Limits(seconds=600, workers=2))
-    assert happened == ["late"]
+    limits = Limits(seconds=600, gap=1e-4, workers=2)
+    if when == "starting":
+        start = BlockValues._start
+
+        def started(self, stack):
+            start(self, stack)
+            kill()
+
+        monkeypatch.setattr(BlockValues, "_start", started)
+        happened = []
+    else:
+        happened = at_late_blocks(kill)
+    result = right_size(problem(), limits=limits, method="decomposition", progress=lines.append)
+    assert happened == ([] if when == "starting" else ["late"])
+    assert result.certificate.gap <= 1e-4
+    assert (
+        sum("a worker process died; the search goes on in this one alone" in s for s in lines) == 1
+    )
     assert worker_processes() <= before
-    limits = Limits(seconds=600, gap=0.05, workers=2)
-    again = right_size(problem(), method="decomposition", limits=limits)
+    again = right_size(problem(), limits=replace(limits, gap=0.05), method="decomposition")
     assert again.certificate.gap <= 0.05
 
 
