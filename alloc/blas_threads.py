@@ -12,8 +12,11 @@ from contextlib import ExitStack, contextmanager
 from threadpoolctl import threadpool_limits
 
 _lock = threading.Lock()
+"""Held while one of the next two changes."""
 _limits = ExitStack()
+"""Gives numpy its threads back."""
 _runs = 0
+"""Runs that are not over yet: each would give back what it found, one of two that overlap 1."""
 
 
 @contextmanager
