@@ -48,8 +48,9 @@ _OF_SCENARIOS, _LEAST_SCENARIOS = 20, 1
 say nearly as much as those of all, and the blocks take most of the time."""
 
 _LATE = 0.25
-"""Part of the blocks of a step that may come late: of the eight of planning-large one for each of
-two workers, and relaxations take as many steps. With half of them late they took a quarter more."""
+"""Part of the blocks of a step that may come late: of the eight of planning-large two, about what
+another process does while the master is solved here. With half of them late relaxations took a
+quarter more steps."""
 _SCENARIOS_FOR_ROWS = 5
 """Scenarios in which rows that tie jobs to open pools are looked for."""
 _BEFORE_MORE_ROWS = 5e-4
