@@ -43,6 +43,8 @@ one of 6,500 rows, to which those of planning-large grow, three times as long as
 _MAX_IDLE = 8
 """Solves for which a row may be slack before it is dropped from many: a row too few weakens the
 bound."""
+_KEPT = -(10**9)
+"""Solves counted for a row that is never dropped."""
 
 
 class MasterData:
@@ -343,19 +345,33 @@ class QuarterMaster:
                 slope += share * (weights @ self.pool.slopes(at, w, t))
                 lift[w] = share * float(weights @ self.pool.gamma[at, w, t])
             self.rows.append((t, constant, slope, lift))
-            self._idle.append(-(10**9) if keep else 0)
+            self._idle.append(_KEPT if keep else 0)
 
-    def add_single(self, at: Ints) -> None:
+    def add_single(self, at: Ints, keep: bool = False) -> None:
         """Add for every quarter the expectation over the scenarios of one cut of each.
 
         Parameters
         ----------
         at
             Positions of the cuts, shape (scenarios, quarters).
+        keep
+            Whether they stay, however long they are slack; those that are there are not added
+            again.
         """
         for t in range(self.setting.shape[1]):
-            self.rows.append((t, *self.pool.expected(at[:, t], self.share[:, t], t)))
-            self._idle.append(0)
+            row = (t, *self.pool.expected(at[:, t], self.share[:, t], t))
+            if keep and (known := self._position(row)) is not None:
+                self._idle[known] = _KEPT
+                continue
+            self.rows.append(row)
+            self._idle.append(_KEPT if keep else 0)
+
+    def _position(self, row: tuple[int, float, Array, Array]) -> int | None:
+        """Return where a row is, None if it is not there."""
+        for i, other in enumerate(self.rows):
+            if other[:2] == row[:2] and all(map(np.array_equal, other[2:], row[2:])):
+                return i
+        return None
 
     def leave_out_dearer(self, cost: float) -> None:
         """Leave out orders that alone, with keeping what is ordered, cost more than a known plan.
