@@ -111,6 +111,8 @@ class Candidates:
             # In a dive the places that jobs are sent to may be to blame, which no price changes.
             if key in self._short and not (what == _ROUNDED and len(relaxation.first.sent)):
                 self._cut_off(point)
+            # Rows that say what it costs were dropped: without them it would come every turn.
+            relaxation.cut(point, keep=True)
             return False
         self._tried.add(key)
         found = relaxation.value(point, relaxation.tasks, keep=True)

@@ -25,6 +25,9 @@ from alloc.solving.right_sizing.cuts import CutPool
 _LEAST = 1e-11
 """Coefficients and dual values below it count as 0: in units of money they are far below the
 tolerances of HiGHS (1e-7), and would only fill the rows."""
+_LARGE_MARGIN = 2.0**20
+"""GPUs of a margin up to which backends leave its row (C17) as it is. They divide larger ones, and
+count the margin in about as many GPUs then."""
 _FOR_ROUNDING = 1e-9
 """Part by which a plan may be dearer than the cost known and still not be left out: a cost is a sum
 of many doubles."""
@@ -40,6 +43,8 @@ one of 6,500 rows, to which those of planning-large grow, three times as long as
 _MAX_IDLE = 8
 """Solves for which a row may be slack before it is dropped from many: a row too few weakens the
 bound."""
+_KEPT = -(10**9)
+"""Solves counted for a row that is never dropped."""
 
 
 class MasterData:
@@ -116,17 +121,35 @@ class MasterData:
         if len(self.budgets):
             choose = sparse.csr_array(self.budget_rows)
             body.append([choose @ first.spent / self.unit, choose @ sparse.csr_array(spending)])
+        units = self._rows_of_unit()
+        free = np.full(units.shape[0], np.inf)
+        if len(free):
+            body.append([units, sparse.csr_array((len(free), count))])
         return ArrayModel(
             sense="min",
             cost=np.concatenate([self.cost_of_orders, running]),
             matrix=sparse.block_array(body, format="csr"),
-            row_lower=np.concatenate([first.row_lower, np.full(len(self.budgets), -np.inf)]),
-            row_upper=np.concatenate([first.row_upper, self.budgets]),
+            row_lower=np.concatenate([first.row_lower, np.full(len(self.budgets), -np.inf), -free]),
+            row_upper=np.concatenate([first.row_upper, self.budgets, free]),
             lower=np.concatenate([first.lower, np.zeros(count)]),
             upper=np.concatenate([first.upper, np.full(count, np.inf)]),
             integer=np.concatenate([first.integer, np.zeros(count, dtype=bool)]),
             offset=float(self.cost_in_service @ first.row_lower[first.rows["C1"]]),
         )
+
+    def _rows_of_unit(self) -> sparse.csr_array:
+        """Return rows without limits that keep the unit of large margins, shape (rows, columns).
+
+        A cut holds what a missing GPU of a margin costs beside what one in service saves. With the
+        margin counted in millions of GPUs the second is below a billionth of the first, and HiGHS
+        takes it for nothing: it called optimal what was 6e-6 dearer than a plan. A column that has
+        an entry of 1 beside whole columns, not all of which are fixed, keeps its own unit.
+        """
+        first = self.first
+        at = first.margin[first.upper[first.margin] > _LARGE_MARGIN]
+        rows = np.tile(first.integer.astype(float), (len(at), 1))
+        rows[np.arange(len(at)), at] = 1.0
+        return sparse.csr_array(rows)
 
     def points(self, values: Array) -> tuple[Array, Array]:
         """Return what links to the blocks, shape (quarters, linked), and what is waived."""
@@ -322,19 +345,33 @@ class QuarterMaster:
                 slope += share * (weights @ self.pool.slopes(at, w, t))
                 lift[w] = share * float(weights @ self.pool.gamma[at, w, t])
             self.rows.append((t, constant, slope, lift))
-            self._idle.append(-(10**9) if keep else 0)
+            self._idle.append(_KEPT if keep else 0)
 
-    def add_single(self, at: Ints) -> None:
+    def add_single(self, at: Ints, keep: bool = False) -> None:
         """Add for every quarter the expectation over the scenarios of one cut of each.
 
         Parameters
         ----------
         at
             Positions of the cuts, shape (scenarios, quarters).
+        keep
+            Whether they stay, however long they are slack; those that are there are not added
+            again.
         """
         for t in range(self.setting.shape[1]):
-            self.rows.append((t, *self.pool.expected(at[:, t], self.share[:, t], t)))
-            self._idle.append(0)
+            row = (t, *self.pool.expected(at[:, t], self.share[:, t], t))
+            if keep and (known := self._position(row)) is not None:
+                self._idle[known] = _KEPT
+                continue
+            self.rows.append(row)
+            self._idle.append(_KEPT if keep else 0)
+
+    def _position(self, row: tuple[int, float, Array, Array]) -> int | None:
+        """Return where a row is, None if it is not there."""
+        for i, other in enumerate(self.rows):
+            if other[:2] == row[:2] and all(map(np.array_equal, other[2:], row[2:])):
+                return i
+        return None
 
     def leave_out_dearer(self, cost: float) -> None:
         """Leave out orders that alone, with keeping what is ordered, cost more than a known plan.

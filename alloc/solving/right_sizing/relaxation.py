@@ -245,8 +245,15 @@ class Relaxation:
         self.pool.change(changed)
         self.values.change(changed)
 
-    def cut(self, *points: Array) -> list[Array]:
+    def cut(self, *points: Array, keep: bool = False) -> list[Array]:
         """Add the best cuts known at some points to the masters, where they say something new.
+
+        Parameters
+        ----------
+        points
+            First stages, each of shape (columns,).
+        keep
+            Whether the quarterly master keeps them, however long they are slack.
 
         Returns
         -------
@@ -258,7 +265,7 @@ class Relaxation:
             linked, waived = self.setting.points(point)
             values = self.pool.values(linked, waived)
             at = values.argmax(axis=0)
-            self.quarters.add_single(at)
+            self.quarters.add_single(at, keep)
             known = self.master.known_values(values)
             best = values.max(axis=0)
             new = best > known + _CUT_TOLERANCE * np.maximum(1.0, np.abs(best))
