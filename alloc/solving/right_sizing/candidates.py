@@ -490,11 +490,8 @@ class Candidates:
         if relaxation.bound <= before:
             self._part_of_gap /= 2
         relaxation.say("integers")
-        if (
-            raw.values is None
-            or relaxation.closed()
-            or relaxation.seconds_left() < 2 * relaxation.seconds_to_value
-        ):
+        is_late = relaxation.seconds_left() < 2 * relaxation.seconds_to_value
+        if raw.values is None or relaxation.closed() or is_late:
             return False
         better = self.try_candidate(raw.values[: len(relaxation.setting.cost)], "integers")
         if len(self.choices):
