@@ -58,10 +58,11 @@ def processes_beside(count: int) -> Iterator[ProcessPoolExecutor | None]:
     ProcessPoolExecutor or None
         None where joblib would start no process, as within a worker or a daemon.
     """
-    loky, active = Loky(), get_active_backend()[0]
-    is_alone = open_cluster() is None and not isinstance(active, (Loky, OwnProcesses))
+    active = get_active_backend()[0]
+    starts = isinstance(active, (Loky, OwnProcesses))
+    loky = active if starts else Loky(nesting_level=0)
     # joblib knows what may have children.
-    if is_alone or loky.effective_n_jobs(count + 1) == 1:
+    if not (starts or open_cluster() is not None) or loky.effective_n_jobs(count + 1) == 1:
         yield None
         return
     # Each has its share of the cores for its threads.

@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 import pickle
 import tempfile
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -45,6 +46,9 @@ _PIECES = 32
 _AHEAD = 2
 """Calls for each other process at a time, one of which waits until the other is done: a call that
 is sent is no longer solved here."""
+_GRACE_S = 0.5
+"""Seconds for which answers of other processes are waited for when this one has its own, their
+limits being the same: those that are on their way come."""
 _warm: tuple[Path, BlockSolver] | None = None
 """In a worker process, the solver that it has warm, and the file with its blocks."""
 
@@ -87,14 +91,6 @@ def _solve_some(
     return time.process_time() - began, found
 
 
-def _solve_here(model: ArrayModel, options: SolverOptions) -> RawResult:
-    """Solve an integer program in this process, which Ctrl-C ends at once."""
-    found = highs.solve(model, replace(options, stoppable=True))
-    if found.limit == "interrupt":
-        raise KeyboardInterrupt
-    return found
-
-
 class BlockValues:
     """Values blocks, in this process and in others beside it.
 
@@ -105,7 +101,7 @@ class BlockValues:
     workers
         Processes, this one included.
     report
-        Takes a line of progress, at the end.
+        Takes a line of progress, at the end and when a process dies.
     """
 
     def __init__(
@@ -125,6 +121,11 @@ class BlockValues:
         self._late: list[BlockValue] = []
         self._calls = self._state = 0
         self._cpu_s = self._waited_s = 0.0
+
+    @property
+    def count(self) -> int:
+        """Processes that work: this one, and the others where there are any."""
+        return 1 if self._others is None else self.workers
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
@@ -183,16 +184,27 @@ class BlockValues:
     def solve_programs(
         self, programs: Sequence[tuple[ArrayModel, SolverOptions]]
     ) -> list[RawResult]:
-        """Solve integer programs, at the same time if there are several processes."""
-        if self._others is None or len(programs) == 1 or not self._are_up():
-            return [_solve_here(*program) for program in programs]
+        """Solve integer programs at the same time.
+
+        Returns
+        -------
+        list of RawResult
+            That of the first, which Ctrl-C ends, and those of others that come in time from other
+            processes: of all, of some, or of none.
+        """
+        model, options = programs[0]
+        options = replace(options, stoppable=True)
+        if len(programs) == 1 or not self._are_up():
+            return [highs.solve(model, options)]
         self._take_back()
-        found: list[RawResult] = []
+        elsewhere: list[Future[RawResult]] = []
         with self._survived():
-            elsewhere = [self._submit(highs.solve, *program) for program in programs[1:]]
-            found.append(_solve_here(*programs[0]))
-            found += [future.result() for future in elsewhere]
-        return [*found, *(_solve_here(*program) for program in programs[len(found) :])]
+            elsewhere += [self._submit(highs.solve, *program) for program in programs[1:]]
+        found = [highs.solve(model, options)]
+        with self._survived():
+            wait(elsewhere, _GRACE_S)
+            found += [future.result() for future in elsewhere if future.done()]
+        return found
 
     @contextmanager
     def _survived(self) -> Iterator[None]:
@@ -304,6 +316,11 @@ class BlockValues:
         ----------
         wait_for_all
             Whether those that are being solved are waited for; what has not begun is given up.
+
+        Raises
+        ------
+        OutOfTime
+            If they do not come in the time that they have.
         """
         with self._survived():
             self._answers_of(set())
@@ -323,7 +340,7 @@ class BlockValues:
     def _wait(self, until: float) -> None:
         """Wait for the next answer, until a moment at most."""
         began = time.perf_counter()
-        left = None if math.isinf(until) else max(until - began, 0.0)
+        left = min(max(until - began, 0.0), threading.TIMEOUT_MAX)
         done, _ = wait(self._sent, left, FIRST_COMPLETED)
         self._waited_s += time.perf_counter() - began
         if not done:

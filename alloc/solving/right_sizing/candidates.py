@@ -375,7 +375,7 @@ class Candidates:
         relaxation = self.relaxation
         if relaxation.incumbent is None or not len(self.choices):
             return False
-        fixed = [self._neighbourhood() for _ in range(relaxation.settings.workers)]
+        fixed = [self._neighbourhood() for _ in range(relaxation.values.count)]
         answers = self._integer_programs(fixed, _SECONDS_TO_POLISH, relaxation.gap / 5)
         return self._dive_at(answers)
 
@@ -403,7 +403,7 @@ class Candidates:
             seconds, relaxation.settings.seed, 1, gap=gap, start=self._integers()
         )
         programs = [(relaxation.quarters.program(part), options) for part in fixed]
-        answers = relaxation.values.solve_programs(programs)
+        answers = relaxation.solve_programs(programs, proves=fixed[0] is None)
         relaxation.quarters.forget([raw.values for raw in answers if raw.values is not None])
         return answers
 
@@ -467,7 +467,7 @@ class Candidates:
         relaxation = self.relaxation
         seconds = max(min(seconds, relaxation.seconds_left()), 0.1)
         options = SolverOptions(seconds, relaxation.settings.seed + 1, 1, presolve=False)
-        answers = relaxation.values.solve_programs([(relaxation.quarters.program(None), options)])
+        answers = relaxation.solve_programs([(relaxation.quarters.program(None), options)])
         return answers[0].status == "infeasible"
 
     def prove(self, seconds: float) -> bool:
@@ -478,7 +478,7 @@ class Candidates:
         relaxation = self.relaxation
         parts: list[Fixed | None] = [None]
         if relaxation.incumbent is not None and len(self.choices):
-            parts += [self._neighbourhood() for _ in range(relaxation.settings.workers - 1)]
+            parts += [self._neighbourhood() for _ in range(relaxation.values.count - 1)]
         answers = self._integer_programs(parts, seconds, self._part_of_gap * relaxation.gap)
         raw, before = answers[0], relaxation.bound
         if raw.status == "infeasible":

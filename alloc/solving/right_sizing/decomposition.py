@@ -313,7 +313,7 @@ class Decomposition:
                 )
             else:
                 gained = self._branch(_SHARE_OF_TREE)
-            if relaxation.settings.workers == 1 and not relaxation.closed():
+            if relaxation.values.count == 1 and not relaxation.closed():
                 # Of several processes one proves while the others polish.
                 gained |= self.candidates.polish()
             better |= gained
@@ -337,11 +337,11 @@ class Decomposition:
             relaxation.settings,
             time_limit_s=0.5 * relaxation.settings.seconds_left(),
             started=time.perf_counter(),
+            workers=relaxation.values.count,
         )
         relaxation.learn_late(wait_for_all=True)  # its workers give way to those of the check
         check = Decomposition(relaxation.data, settings, 0.5, None, feasibility=True)
-        needed = 0.0
-        with check.relaxation.values, suppress(OutOfTime):
+        with check.relaxation.values:
             needed = check.unavoidable_slack()
         if check.relaxation.incumbent is not None:
             self.candidates.try_candidate(check.relaxation.incumbent.values, "feasible")
@@ -351,22 +351,28 @@ class Decomposition:
         """Return a lower bound on the slack of all blocks together, relative to the demand."""
         relaxation = self.relaxation
         most = max(1.0, float(relaxation.data.demand.sum(axis=2).max()))
-        relaxed = relaxation.relax(
-            relaxation.start(), MAX_STEPS, 1e-3, 0.5 * relaxation.seconds_left()
-        )
-        if relaxed is None:
-            return math.inf
-        relaxation.raise_bound(relaxed[0])
-        if relaxation.bound <= SHORT * most:
-            relaxation.aggregate_cuts(keep=True)
-            for _ in range(_MAX_IDLE):
-                if relaxation.seconds_left() < relaxation.seconds_to_value:
-                    break
-                if not self.candidates.prove(_SECONDS_TO_PROVE) or relaxation.bound > SHORT * most:
-                    break
-                if relaxation.incumbent is not None and relaxation.incumbent.cost <= SHORT * most:
-                    break
+        with suppress(OutOfTime):  # what is proved by then counts
+            relaxed = relaxation.relax(
+                relaxation.start(), MAX_STEPS, 1e-3, 0.5 * relaxation.seconds_left()
+            )
+            if relaxed is None:
+                return math.inf
+            relaxation.raise_bound(relaxed[0])
+            if relaxation.bound <= SHORT * most:
+                self._raise_slack(SHORT * most)
         return relaxation.bound / most
+
+    def _raise_slack(self, enough: float) -> None:
+        """Raise the bound on slack by integer programs, until it or a plan says enough."""
+        relaxation = self.relaxation
+        relaxation.aggregate_cuts(keep=True)
+        for _ in range(_MAX_IDLE):
+            if relaxation.seconds_left() < relaxation.seconds_to_value:
+                break
+            if not self.candidates.prove(_SECONDS_TO_PROVE) or relaxation.bound > enough:
+                break
+            if relaxation.incumbent is not None and relaxation.incumbent.cost <= enough:
+                break
 
     def _outcome(self, limit: Limit | None) -> Outcome[Plan]:
         relaxation = self.relaxation

@@ -26,7 +26,7 @@ _LEAST = 1e-11
 """Coefficients and dual values below it count as 0: in units of money they are far below the
 tolerances of HiGHS (1e-7), and would only fill the rows."""
 _LARGE_MARGIN = 2.0**20
-"""GPUs of a margin up to which backends leave its row (C17) as it is. They divide larger ones, and
+"""GPUs of a margin up to which backends leave a row of (C17) as it is. They divide larger ones, and
 count the margin in about as many GPUs then."""
 _FOR_ROUNDING = 1e-9
 """Part by which a plan may be dearer than the cost known and still not be left out: a cost is a sum
@@ -143,13 +143,15 @@ class MasterData:
         A cut holds what a missing GPU of a margin costs beside what one in service saves. With the
         margin counted in millions of GPUs the second is below a billionth of the first, and HiGHS
         takes it for nothing: it called optimal what was 6e-6 dearer than a plan. A column that has
-        an entry of 1 beside whole columns, not all of which are fixed, keeps its own unit.
+        an entry of 1 beside whole columns, not all of which are fixed, keeps its own unit. What
+        (C17) asks for is faint beside it then, so from margins of 2^24 GPUs on integer programs are
+        solved without presolve (`alloc.backends.highs`).
         """
-        first = self.first
-        at = first.margin[first.upper[first.margin] > _LARGE_MARGIN]
-        rows = np.tile(first.integer.astype(float), (len(at), 1))
-        rows[np.arange(len(at)), at] = 1.0
-        return sparse.csr_array(rows)
+        rows = self.first.matrix[self.first.rows["C17"]].tocsr()
+        largest = abs(rows).max(axis=1).toarray().ravel() if rows.shape[0] else np.zeros(0)
+        units = rows[np.flatnonzero(largest > _LARGE_MARGIN)]
+        units.data = np.ones(len(units.data))
+        return sparse.csr_array(units)
 
     def points(self, values: Array) -> tuple[Array, Array]:
         """Return what links to the blocks, shape (quarters, linked), and what is waived."""

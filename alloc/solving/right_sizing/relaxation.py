@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from alloc.backends import SolverOptions
 from alloc.certificate import relative_gap
+from alloc.formulation import ArrayModel, RawResult
 from alloc.models.right_sizing.blocks import Blocks
 from alloc.models.right_sizing.data import Array, Ints, SizingData
 from alloc.models.right_sizing.first_stage import first_stage
@@ -233,6 +236,30 @@ class Relaxation:
             Whether those that they are solving are waited for.
         """
         self.pool.add([value.dual for value in self.values.take_late(wait_for_all)])
+
+    def solve_programs(
+        self, programs: Sequence[tuple[ArrayModel, SolverOptions]], proves: bool = False
+    ) -> list[RawResult]:
+        """Solve integer programs (`BlockValues.solve_programs`); what Ctrl-C ends is kept.
+
+        Parameters
+        ----------
+        programs
+            The programs, and how to solve them.
+        proves
+            Whether the first is a relaxation of the problem, so that its bound is one of it.
+
+        Raises
+        ------
+        KeyboardInterrupt
+            If Ctrl-C has ended the first.
+        """
+        answers = self.values.solve_programs(programs)
+        if answers[0].limit == "interrupt":
+            if proves:
+                self.raise_bound(answers[0].bound)
+            raise KeyboardInterrupt
+        return answers
 
     def raise_slack_penalty(self) -> None:
         """Raise the penalty of slack; the cuts known so far are true all the more."""

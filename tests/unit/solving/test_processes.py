@@ -88,8 +88,12 @@ def send_others(channel: Connection) -> None:
 
 @pytest.mark.long
 @pytest.mark.filterwarnings("ignore:.*Loky-backed")
-def test_no_process_works_beside_a_worker_of_another_run():
-    assert has_others()
+def test_processes_work_beside_a_run_of_any_thread_but_not_beside_a_worker():
+    found = [has_others()]
+    thread = threading.Thread(target=lambda: found.append(has_others()))
+    thread.start()
+    thread.join()
+    assert found == [True, True]
     for kind in ("loky", "threading"):
         assert joblib.Parallel(2, kind)(joblib.delayed(has_others)() for _ in "ab") == [False] * 2
     spawn = multiprocessing.get_context("spawn")

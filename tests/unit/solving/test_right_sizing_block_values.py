@@ -1,5 +1,6 @@
 """Blocks that may come late: none is lost, and relaxations close as they do without."""
 
+import math
 import os
 import signal
 import time
@@ -152,7 +153,7 @@ def test_nothing_is_left_where_processes_do_not_start(monkeypatch: pytest.Monkey
     assert not values._file.parent.exists()
 
 
-def test_ctrl_c_ends_an_integer_program_that_is_solved_here(
+def test_ctrl_c_ends_an_integer_program_and_keeps_what_it_proved(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """HiGHS went on to its limit, half of the time left."""
@@ -160,13 +161,44 @@ def test_ctrl_c_ends_an_integer_program_that_is_solved_here(
 
     def solve(model: Any, options: SolverOptions) -> RawResult:
         asked.append(options.stoppable)
-        return RawResult("no_solution", None, None, -np.inf, "interrupt", "Stopped")
+        return RawResult("no_solution", None, None, 1000.0, "interrupt", "Stopped")
 
     monkeypatch.setattr(highs, "solve", solve)
     search = state()
-    with search.values as values, pytest.raises(KeyboardInterrupt):
-        values.solve_programs([(search.quarters.program(None), SolverOptions(1e9))])
-    assert asked == [True]
+    programs = [(search.quarters.program(None), SolverOptions(1e9))] * 2
+    with search.values:
+        for proves, bound in ((False, -math.inf), (True, 1000.0)):
+            with pytest.raises(KeyboardInterrupt):
+                search.solve_programs(programs, proves)
+            assert search.bound == pytest.approx(bound)
+    # Without others only the first is solved: all have the whole limit.
+    assert asked == [True] * 2
+
+
+@pytest.mark.long
+def test_programs_of_a_worker_that_died_are_left_out() -> None:
+    search = state(2)
+    program = (search.quarters.program(None), SolverOptions(60.0))
+    with search.values as values:
+        wait_for_workers(values)
+        assert len(values.solve_programs([program] * 2)) == values.count == 2
+        assert values._others is not None
+        [process] = values._others._processes
+        os.kill(process, signal.SIGKILL)
+        assert len(values.solve_programs([program] * 2)) == values.count == 1
+
+
+@pytest.mark.long
+def test_no_limit_is_too_long_to_wait_for() -> None:
+    search = state(2)
+    point = search.completing.complete(search.first.upper)
+    linked, waived = search.setting.points(point)
+    with search.values as values:
+        wait_for_workers(values)
+        for seconds in (1e12, math.inf):
+            assert len(values.solve(search.tasks, linked, waived, seconds=seconds)) == len(
+                search.tasks
+            )
 
 
 @pytest.mark.long
