@@ -114,7 +114,7 @@ def test_the_table_prints_times_and_memory_of_every_question(monkeypatch, capsys
         ("MALLEABLE", (2,)), ("CLASSES", (2,)),
     ):  # fmt: skip
         monkeypatch.setattr(table, name, sizes)
-    assert table.main(["--repeats", "1", "--seed", "3"]) == 0
+    assert table.main(["--repeats", "1", "--seed", "2"]) == 0
     printed = capsys.readouterr().out
     for question in ("Rounds", "MIG", "gangs", "FIFO", "Malleable", "Capacity plans"):
         assert question in printed
