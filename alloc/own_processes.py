@@ -103,10 +103,10 @@ class OwnProcesses(_Base):  # type: ignore[misc, unused-ignore]
         own, self._own, self._workers = self._own, None, None
         if own is None:
             return
-        end(own)
+        end_processes(own)
 
 
-def end(processes: ProcessPoolExecutor) -> None:
+def end_processes(processes: ProcessPoolExecutor) -> None:
     """End processes, in the middle of their calls."""
     # Their thread drops all calls at the end, and would then look for those that wait here.
     with suppress(queue.Empty, AttributeError):

@@ -210,7 +210,6 @@ def workers(
     kind: str | None = None,
     count: int | None = None,
     shared: Iterable[Any] = (),
-    fresh: bool = False,
 ) -> Iterator[Workers]:
     """Open the workers of a run, and close them at its end.
 
@@ -230,9 +229,6 @@ def workers(
         worker; of a cluster all that it has.
     shared
         What many calls are given: sent once to each worker.
-    fresh
-        Whether processes of this machine start for this run and end with it; else this thread
-        keeps them for its next run.
 
     Raises
     ------
@@ -269,7 +265,7 @@ def workers(
                     f'joblib has no backend "{kind}"; register it first. Known: {", ".join(known)}.'
                 )
         stack.enter_context(joblib.parallel_config(**settings))
-        stack.enter_context(own_processes(fresh))
+        stack.enter_context(own_processes())
         opened = Workers(count, stack)
         token = _open.set(opened if kind in CLUSTERS else None)
         stack.callback(_open.reset, token)

@@ -46,7 +46,7 @@ ON_REQUEST = True
 TARGET = 1.7
 """Steps in the same time with two workers over those with one, at least (issue 15)."""
 _SCENARIOS = 500
-"""Scenarios that a plan is checked in: some 20 s of one worker."""
+"""Scenarios that a plan is checked in: some 12 s of one worker."""
 _TO_CLOSE = ("planning-large/02", "planning-large/03", "planning-large/05")
 """Problems of right-sizing that are solved to a gap of 0.1 %: 5 to 15 s of one worker."""
 _ELSEWHERE = re.compile(r"the other workers: (\d+) turns.* waited for (\S+) s")

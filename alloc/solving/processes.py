@@ -9,7 +9,7 @@ import joblib
 from joblib.externals.loky import ProcessPoolExecutor
 from joblib.parallel import get_active_backend
 
-from alloc.own_processes import IDLE_S, Loky, OwnProcesses, end, own_processes
+from alloc.own_processes import IDLE_S, Loky, OwnProcesses, end_processes, own_processes
 from alloc.parallel import open_cluster
 from alloc.processes import ctrl_c_waits
 
@@ -59,10 +59,11 @@ def processes_beside(count: int) -> Iterator[ProcessPoolExecutor | None]:
         None where joblib would start no process, as within a worker or a daemon.
     """
     active = get_active_backend()[0]
-    starts = isinstance(active, (Loky, OwnProcesses))
-    loky = active if starts else Loky(nesting_level=0)
+    is_loky = isinstance(active, (Loky, OwnProcesses))
+    loky = active if is_loky else Loky(nesting_level=0)
+    may_start = is_loky or open_cluster() is not None
     # joblib knows what may have children.
-    if not (starts or open_cluster() is not None) or loky.effective_n_jobs(count + 1) == 1:
+    if not may_start or loky.effective_n_jobs(count + 1) == 1:
         yield None
         return
     # Each has its share of the cores for its threads.
@@ -71,4 +72,4 @@ def processes_beside(count: int) -> Iterator[ProcessPoolExecutor | None]:
     try:
         yield processes
     finally:
-        end(processes)
+        end_processes(processes)
