@@ -34,6 +34,8 @@ _DRIFT = 2.0**3
 """By how much the size of the scaled costs may leave [1, 2) before all are scaled anew: less would
 often do so for nothing, and 2^3 of the 1e-7 to which reduced costs hold are still small."""
 
+_ROUND_OFF = 1e-9
+"""Scaled values below it are round-off: a hundredth of the 1e-7 to which HiGHS holds rows."""
 _DEVEX = 1
 """HiGHS's number for Devex weights of the dual simplex method."""
 
@@ -59,6 +61,15 @@ class LinearSolution:
     def values(self) -> Array:
         """Values of the columns, shape (columns,)."""
         return np.array(self._raw.col_value) * self._scaling.columns
+
+    @cached_property
+    def cleaned(self) -> Array:
+        """Values of the columns, 0 where they are round-off, shape (columns,).
+
+        A column that should be 0 and is 1e-14 may be all of a row that it breaks.
+        """
+        is_nothing = np.abs(np.array(self._raw.col_value)) < _ROUND_OFF
+        return np.where(is_nothing, 0.0, self.values)
 
     @cached_property
     def duals(self) -> Array:
@@ -93,6 +104,8 @@ class LinearProgram:
         Whether the largest cost is the unit of all, not the usual ones
         (`alloc.backends.scaling.size_of_costs`): for an optimum that may be rough, in which what is
         far too dear should be none at all, not the solver's round-off.
+    tolerance
+        By how much a scaled row or column may miss its limits.
     """
 
     def __init__(
@@ -105,9 +118,11 @@ class LinearProgram:
         method: str = "choose",
         devex: bool = False,
         by_largest: bool = False,
+        tolerance: float = 1e-7,
     ) -> None:
         self._solver = quiet_solver(SolverOptions(time_limit_s=1e9, seed=seed))
         self._solver.setOptionValue("solver", method)
+        self._solver.setOptionValue("primal_feasibility_tolerance", tolerance)
         if not presolve:
             self._solver.setOptionValue("presolve", "off")
         if devex:

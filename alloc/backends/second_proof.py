@@ -20,7 +20,7 @@ import numpy as np
 from alloc.backends import SolverOptions, highs
 from alloc.backends.column_bounds import bounded
 from alloc.backends.interrupts import Stop, stoppable
-from alloc.backends.linear_program import LinearProgram
+from alloc.backends.linear_program import LinearProgram, LinearSolution
 from alloc.backends.scaling import Scaling
 from alloc.backends.weak_duality import WeakDuality, plain
 from alloc.certificate import OPTIMALITY_GAP, BoundProof, beats, is_within
@@ -32,11 +32,21 @@ _WORK = 50_000
 """Entries times leaves that may be looked at, some twenty milliseconds."""
 _MAX_NODES = 100
 """Relaxations where no other number is given: up to `MAX_ENTRIES` about a tenth of a second."""
+_MAX_ENTRIES_FIRST, _MAX_NODES_FIRST, _WORK_FIRST = 30_000, 200, 3_000_000
+"""The same for a search that comes before HiGHS. Of 62 capacity plans that were drawn, of up to
+20,000 entries, 55 end within; HiGHS takes as long for the small ones, and up to ten times as long
+for the others."""
 _FEW_NODES = 40
 """Relaxations that take as long as HiGHS does with a small program, and the proof after it: some
 fifteen milliseconds. All but one of 33 contended rounds of 20 to 100 jobs end before."""
 _BRIEF_S = 0.25
 """For the second run of HiGHS at most, for the tree at least, seconds."""
+_OF_RELAXATIONS = 1e-9
+"""By how much a relaxation may miss its limits: its solution has to hold without any tolerance.
+HiGHS's own 1e-7 takes as long, and 1e-10 is the least it knows."""
+_USED = 0.5
+"""Part of the gap asked for that may be left: a solution that keeps its rows within a tolerance may
+cost a little less than one that is proved against."""
 _WHOLE = 1e-6
 """Distance from a whole number that counts as none, as HiGHS has it."""
 _NOTHING = 1e-9
@@ -118,21 +128,29 @@ def search_and_solve(model: ArrayModel, options: SolverOptions) -> RawResult:
     options
         As HiGHS takes them; a start is of no use to the search.
     """
-    if model.matrix.nnz > MAX_ENTRIES:
+    if model.matrix.nnz > _MAX_ENTRIES_FIRST:
         return solve_and_prove(model, options)
     began = time.perf_counter()
+    nothing = np.full(len(model.cost), np.nan)
+    worst = np.inf if model.sense == "min" else -np.inf
+    # A simplex method that goes round in circles leaves half the time to others.
+    half = options.time_limit_s / 2
+    search = _Tree(bounded(model), worst, nothing, half, gap=options.gap, is_claimed=False)
     with stoppable() if options.stoppable else nullcontext(Stop()) as stop:
-        found, search = _searched(model, options, stop)
-    if found is not None:
-        return replace(found, limit="interrupt") if stop.pressed else found
+        search.program.end_with(stop)
+        is_over = search.run(stop, _MAX_NODES_FIRST, _WORK_FIRST) and np.isfinite(search.value)
+    if is_over:
+        raw = RawResult(
+            "optimal", search.values, search.value, search.bound, None, "Optimal", "recomputed"
+        )
+        return replace(raw, limit="interrupt") if stop.pressed else raw
     if stop.pressed:
-        worst = np.inf if model.sense == "max" else -np.inf
-        raw = RawResult("no_solution", None, None, worst, "interrupt", "Interrupted", "none")
+        raw = RawResult("no_solution", None, None, -worst, "interrupt", "Interrupted", "none")
         return _with_found(model, raw, search)
     left = options.time_limit_s - (time.perf_counter() - began)
     raw = highs.solve(model, replace(options, time_limit_s=max(left, 0.0)))
     better = _with_found(model, raw, search)
-    if raw.status != "optimal":
+    if raw.status != "optimal" or model.matrix.nnz > MAX_ENTRIES:
         return better
     left = options.time_limit_s - (time.perf_counter() - began)
     return _by_second_run(model, raw, better, replace(options, time_limit_s=left), search)
@@ -156,25 +174,6 @@ def _with_found(model: ArrayModel, raw: RawResult, search: _Tree) -> RawResult:
     if is_false or not np.isfinite(raw.bound):
         return replace(found, bound=search.root, bound_proof="recomputed")
     return found
-
-
-def _searched(
-    model: ArrayModel, options: SolverOptions, stop: Stop
-) -> tuple[RawResult | None, _Tree]:
-    """Return the optimum that a search from nothing proves, None if it proves none; and the search.
-
-    A simplex method that goes round in circles leaves half the time to others.
-    """
-    nothing = np.full(len(model.cost), np.nan)
-    worst = np.inf if model.sense == "min" else -np.inf
-    search = _Tree(bounded(model), worst, nothing, options.time_limit_s / 2, is_claimed=False)
-    search.program.end_with(stop)
-    if not search.run(stop) or not np.isfinite(search.value):
-        return None, search
-    raw = RawResult(
-        "optimal", search.values, search.value, search.bound, None, "Optimal", "recomputed"
-    )
-    return raw, search
 
 
 def with_proof(
@@ -300,13 +299,19 @@ class _Tree:
         values: Array,
         seconds: float,
         *,
+        gap: float = 0.0,
         is_claimed: bool = True,
     ) -> None:
+        self.gap = _USED * max(gap, OPTIMALITY_GAP)
         self.sign = 1.0 if model.sense == "min" else -1.0
         self.model, self.value, self.values = model, value, values
         self.is_claimed, self.is_better = is_claimed, False
         self.is_pure = bool(model.integer.all())
-        self.program = LinearProgram(model, presolve=False, method="simplex")
+        is_switch = model.integer & (model.upper - model.lower == 1.0)
+        self.switches = is_switch & (not self.is_pure)
+        self.program = LinearProgram(
+            model, presolve=False, method="simplex", tolerance=_OF_RELAXATIONS
+        )
         self.duality = WeakDuality(model)
         self.matrix = plain(model.matrix)
         self.sizes = abs(self.matrix)
@@ -321,11 +326,12 @@ class _Tree:
         self.limits = (model.lower, model.upper)
         self.ends = time.perf_counter() + seconds
 
-    def run(self, stop: Stop, max_nodes: int | None = None) -> bool:
+    def run(self, stop: Stop, max_nodes: int | None = None, work: int | None = None) -> bool:
         """Search until Ctrl-C; return whether every leaf is closed, which proves `bound`."""
         # The least bound first: depth first solves up to twice as many relaxations.
         leaves = [(-np.inf, 0, self.model.lower, self.model.upper)]
-        left = max(min(max_nodes or _MAX_NODES, _WORK // max(self.model.matrix.nnz, 1)), 1)
+        most = (work or _WORK) // max(self.model.matrix.nnz, 1)
+        left = max(min(max_nodes or _MAX_NODES, most), 1)
         least, born = np.inf, count(1)
         while leaves:
             parent, _, lower, upper = heappop(leaves)
@@ -352,7 +358,7 @@ class _Tree:
                 continue
             split = self._fractional(found.values)
             if split is None:
-                self._take(found.values)
+                self._take_whole(found)
             elif self.is_pure and not self.is_claimed:
                 self._round(found.values)
             if self._is_closed(bound):
@@ -376,17 +382,31 @@ class _Tree:
         changed = np.flatnonzero((lower != before[0]) | (upper != before[1]))
         self.program.set_column_bounds(changed, lower[changed], upper[changed])
 
-    def _target(self) -> float:
-        """Return what a leaf's bound must reach where the optimum is asked, in minimisation."""
+    def _take_whole(self, found: LinearSolution) -> None:
+        """Take a relaxation's solution whose integer columns are whole but for a tolerance.
+
+        Made quite whole they may break rows, of which the others have to make up for that.
+        """
+        if self._take(found.cleaned) or self._take(found.values) or self.is_pure:
+            return
+        integer, (lower, upper) = self.model.integer, (limit.copy() for limit in self.limits)
+        lower[integer] = upper[integer] = np.clip(np.rint(found.values), lower, upper)[integer]
+        self._set_limits(lower, upper)
+        again = self.program.solve(self.ends - time.perf_counter())
+        if again is not None and not self._take(again.cleaned):
+            self._take(again.values)
+
+    def _target(self, gap: float = _USED * OPTIMALITY_GAP) -> float:
+        """Return what is less than the value by a relative gap, in minimisation."""
         value = self.sign * self.value
         if not np.isfinite(value):
             return value
-        return value - max(0.5 * OPTIMALITY_GAP * abs(value), self.nothing)
+        return value - max(gap * abs(value), self.nothing)
 
     def _is_closed(self, bound: float) -> bool:
         """Return whether no more need be proved of a leaf than a bound, in minimisation."""
         suffices = self.enough is not None and bound >= self.sign * self.enough
-        return suffices or bound >= self._target()
+        return suffices or bound >= self._target(self.gap)
 
     def _rounded_up(self, bound: float) -> float:
         """Return a bound after the multiples of a step that every value is."""
@@ -400,10 +420,17 @@ class _Tree:
         return max(bound, offset + self.step * float(np.ceil(steps - _WHOLE)))
 
     def _fractional(self, values: Array) -> int | None:
-        """Return the integer column that is farthest from a whole number, None if none is."""
+        """Return the integer column to branch on, None if all are whole.
+
+        It is the one farthest from a whole number; in a mixed program one of the switches, if one
+        is off: whether a pool is open decides more than one host more or less.
+        """
         off = np.where(self.model.integer, np.abs(values - np.rint(values)), 0.0)
-        column = int(off.argmax()) if len(off) else 0
-        return column if len(off) and off[column] > _WHOLE else None
+        for among in (off * self.switches, off):
+            column = int(among.argmax()) if len(among) else 0
+            if len(among) and among[column] > _WHOLE:
+                return column
+        return None
 
     def holds(self, values: Array) -> bool:
         """Return whether values between their columns' limits keep every row."""
@@ -430,14 +457,15 @@ class _Tree:
                 down[column] -= 1.0
         self._take(down)
 
-    def _take(self, values: Array) -> None:
-        """Take a solution that a relaxation found if it holds and is better."""
+    def _take(self, values: Array) -> bool:
+        """Take a solution that a relaxation found if it holds and is better; return if it holds."""
         kept = self.kept(values)
         if kept is None:
-            return
+            return False
         value = float(self.model.cost @ kept) + self.model.offset
         if self.sign * value < self._target():
             self.value, self.values, self.is_better = value, kept, True
+        return True
 
 
 def _cheapest(model: ArrayModel, units: Array) -> float:

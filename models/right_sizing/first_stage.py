@@ -56,9 +56,19 @@ class FirstStage:
     integer: Flags
     rows: dict[str, slice]
 
-    def linked(self, quarter: int) -> Ints:
-        """Return the columns of z in a quarter, as the blocks number them."""
-        linked = (self.usable, self.hosts, self.margin, self.sent)
+    def linked(self, quarter: int, *, opened: bool = False) -> Ints:
+        """Return the columns of z in a quarter, as the blocks number them.
+
+        Parameters
+        ----------
+        quarter
+            The quarter.
+        opened
+            Whether those that say which levels are open come after them, if pools have spares.
+        """
+        linked = [self.usable, self.hosts, self.margin, self.sent]
+        if opened and (self.open >= 0).all():
+            linked.append(self.open)
         return np.concatenate([columns[:, quarter] for columns in linked])
 
     def paid_when_ordered(self) -> tuple[Array, Array]:

@@ -31,7 +31,7 @@ def test_every_integer_program_has_finite_bounds(
     Small ones go to the search of the second proof, which proves nothing of a column without end.
     """
     handed: list[int] = []
-    native, search = highs._solve_scaled, second_proof._searched
+    native = highs._solve_scaled
 
     def look_at(model: ArrayModel) -> None:
         if model.integer.any():
@@ -42,13 +42,13 @@ def test_every_integer_program_has_finite_bounds(
         look_at(model)
         return native(model, options)
 
-    def searched(model: ArrayModel, *rest: Any) -> Any:
-        found = search(model, *rest)
-        look_at(found[1].model)
-        return found
+    class Watched(second_proof._Tree):
+        def __init__(self, model: ArrayModel, *rest: Any, **more: Any) -> None:
+            look_at(model)
+            super().__init__(model, *rest, **more)
 
     monkeypatch.setattr(highs, "_solve_scaled", watched)
-    monkeypatch.setattr(second_proof, "_searched", searched)
+    monkeypatch.setattr(second_proof, "_Tree", Watched)
     for seed in range(2):
         cases = dict(scales.families(seed, ()))[name]
         next(iter(cases)).solve()

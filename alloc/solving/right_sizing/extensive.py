@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from alloc.backends import SolverOptions, highs
+from alloc.backends.interrupts import stoppable
 from alloc.backends.second_proof import search_and_solve
 from alloc.certificate import BoundProof
 from alloc.formulation import ArrayModel
@@ -17,6 +18,10 @@ from alloc.problems.right_sizing.plan import Plan
 from alloc.solving.outcome import Outcome, Settings
 from alloc.solving.right_sizing.first_stage_completion import FirstStageCompletion
 from alloc.solving.right_sizing.state import BACKEND, money_unit
+from alloc.solving.right_sizing.strengthened import strengthened
+
+_FOR_ROWS = 0.2
+"""Of the time, for rows: where that is too little for a relaxation or two, they are no help."""
 
 
 def solve_extensive(
@@ -38,6 +43,10 @@ def solve_extensive(
     unit = money_unit(data)
     form = extensive(data, unit=unit)
     model = _with_hosts_paid_when_ordered(form, unit)
+    with stoppable() as stop:
+        model = strengthened(data, form, model, settings.seconds_left() * _FOR_ROWS, stop)
+    if stop.pressed:
+        return Outcome(None, -np.inf, "none", BACKEND, highs.version(), "interrupt", False)
     options = SolverOptions(
         settings.seconds_left(),
         settings.seed,

@@ -69,12 +69,7 @@ class MasterData:
         self.shape = (scenarios, quarters)
         self.levels = len(first.open) if data.spares else 0
         """Levels that may be open, with spare hosts."""
-        self.linked = np.array(
-            [
-                np.concatenate([first.linked(t), first.open[: self.levels, t]])
-                for t in range(quarters)
-            ]
-        )
+        self.linked = np.array([first.linked(t, opened=True) for t in range(quarters)])
         """Columns of z in each quarter, then whether each of the levels is open."""
         self.cost = first.cost / unit
         ordered, in_service = first.paid_when_ordered()

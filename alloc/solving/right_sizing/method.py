@@ -26,9 +26,12 @@ from alloc.verification.right_sizing import verify_plan
 Method = Literal["auto", "extensive", "decomposition"]
 """``extensive``: one program; ``decomposition``: Benders; ``auto``: by size."""
 
+_FEW_COLUMNS = 3_000
+"""Columns of the extensive form up to which it is solved as one program: for so few the masters are
+a detour, and most often a search that proves its own bounds ends before HiGHS is asked."""
 _MAX_COLUMNS = 30_000
-"""Columns of the extensive form up to which it is solved as one program: HiGHS holds all its blocks
-at once, and for so few the masters are a detour."""
+"""Columns up to which it is where decomposition finds neither a plan nor a proof: HiGHS holds all
+its blocks at once."""
 _LEAST_SECONDS = 1.0
 """For marginal values, even where the plan took all the time."""
 _ANY_PLAN = 1e9
@@ -183,12 +186,11 @@ def _search(
     progress: Watch | None,
 ) -> Outcome[Plan]:
     columns = len(data.modes) * data.bands.count * data.probability.size * data.num_quarters
-    is_one_program = columns <= _MAX_COLUMNS
-    if method == "extensive" or (method == "auto" and is_one_program):
+    if method == "extensive" or (method == "auto" and columns <= _FEW_COLUMNS):
         return solve_extensive(data, settings, gap, start)
     found = solve_by_decomposition(data, settings, gap, start, progress)
     is_open = found.solution is None and found.limit is None and not found.infeasible
-    if not is_open or not is_one_program:
+    if not is_open or columns > _MAX_COLUMNS:
         return found
     # A quarter that is next to nothing beside others is within the tolerances of the masters, which
     # count the money of all in one unit: their cuts know no plan, and no proof that there is none.

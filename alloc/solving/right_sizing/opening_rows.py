@@ -20,7 +20,8 @@ are above 0.
 
 There are many of these rows, and few matter, so they are added where they are broken. They hold in
 every plan that serves no more than the demand, and some optimum does; so bounds with them are
-bounds of the problem.
+bounds of the problem. `with_rows` adds them to the blocks of the decomposition, and
+`alloc.solving.right_sizing.strengthened` to the extensive form.
 
 References
 ----------
@@ -30,9 +31,9 @@ References
 
 from __future__ import annotations
 
-import dataclasses
 from collections import defaultdict
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy import sparse
@@ -41,7 +42,7 @@ from alloc.models.right_sizing.blocks import Blocks
 from alloc.models.right_sizing.data import Array, Ints, SizingData
 from alloc.solving.right_sizing.blocks import BlockData, Opening, Task
 
-_BROKEN = 1e-3
+BROKEN = 1e-3
 """Part of the largest demand of its classes by which a row must be broken to be added: less hardly
 moves a bound."""
 _LEAST_GPUS = 1e-3
@@ -52,8 +53,35 @@ _MAX_SETS = 3
 """Sets of classes of a pool and a band that are added at a time."""
 
 
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Some of these rows, which hold in every block: ``body @ own + share * open >= 0``.
+
+    Parameters
+    ----------
+    body
+        Entries in a block's own columns, shape (count, columns).
+    levels
+        Positions of the levels among what links to the blocks, shape (count,).
+    share
+        What an open level adds in each block, shape (scenarios, quarters, count).
+    """
+
+    body: sparse.csr_array
+    levels: Ints
+    share: Array
+
+    def with_more(self, other: Rows) -> Rows:
+        """Return these rows and others."""
+        return Rows(
+            sparse.vstack([self.body, other.body], format="csr"),
+            np.concatenate([self.levels, other.levels]),
+            np.concatenate([self.share, other.share], axis=2),
+        )
+
+
 class OpeningRows:
-    """All of these rows of a problem, of which some are added to its blocks.
+    """All of these rows of a problem, of which some are broken by a relaxation.
 
     Parameters
     ----------
@@ -122,15 +150,11 @@ class OpeningRows:
         self._open_to_add = np.array(alone, dtype=bool)
         self._added_sets: set[tuple[int, ...]] = set()
 
-    def add_broken(
-        self, block_data: BlockData, values: Mapping[Task, Array], linked: Array
-    ) -> BlockData | None:
-        """Return the blocks with the rows that some of them break; None if none does.
+    def broken(self, values: Mapping[Task, Array], linked: Array) -> Rows | None:
+        """Return the rows that some blocks break, which are not asked for again; None if none is.
 
         Parameters
         ----------
-        block_data
-            The blocks, with the rows that were added before.
         values
             Of the own columns of some blocks, each of shape (columns,).
         linked
@@ -140,7 +164,7 @@ class OpeningRows:
         running = np.array(list(values.values())).T
         opened = self._share[scenarios, quarters] * linked[quarters][:, self._levels]
         kept = (self._own @ running).T + opened
-        broken = (kept.min(axis=0) < -_BROKEN) & self._open_to_add
+        broken = (kept.min(axis=0) < -BROKEN) & self._open_to_add
         self._open_to_add &= ~broken
         rows = np.flatnonzero(broken)
         above = ((self._served @ running).T - opened) * self._weights
@@ -153,9 +177,9 @@ class OpeningRows:
             own.append(added[0])
             levels.append(self._levels[members[:1]])
             share.append(added[1][:, :, None])
-        body = sparse.vstack(own, format="csr")
-        at, shares = np.concatenate(levels), np.concatenate(share, axis=2)
-        return _with_rows(block_data, body, at, shares)
+        return Rows(
+            sparse.vstack(own, format="csr"), np.concatenate(levels), np.concatenate(share, axis=2)
+        )
 
     def _broken_sets(self, above: Array, running: Array) -> list[tuple[tuple[int, int], Ints]]:
         """Return sets of classes that run more than is open and rented, worst first.
@@ -178,7 +202,7 @@ class OpeningRows:
                 members = np.array(rows, dtype=np.int64)[more[block] > 0]
                 if len(members) < 2 or known == _MAX_SETS:
                     break
-                if excess[block] <= _BROKEN * self._weights[members].sum():
+                if excess[block] <= BROKEN * self._weights[members].sum():
                     break
                 key = tuple(members.tolist())
                 if key not in self._added_sets:
@@ -197,18 +221,16 @@ class OpeningRows:
         return _matrix(rented_columns, (1, columns)) - used, self._share[:, :, members] @ weights
 
 
-def _with_rows(
-    block_data: BlockData, body: sparse.csr_array, levels: Ints, share: Array
-) -> BlockData:
+def with_rows(block_data: BlockData, rows: Rows) -> BlockData:
     """Return blocks with more rows in their own columns, to which open levels add something."""
-    count = body.shape[0]
+    count = rows.body.shape[0]
     slack = block_data.matrix.shape[1] - block_data.own
-    wide = sparse.hstack([body, sparse.csr_array((count, slack))])
+    wide = sparse.hstack([rows.body, sparse.csr_array((count, slack))])
     more = np.zeros((*block_data.right.shape[:2], count))
     nothing = sparse.csr_array((count, block_data.first_stage.shape[1]))
     begin = block_data.matrix.shape[0]
-    opening = Opening(begin + np.arange(count), levels, share)
-    return dataclasses.replace(
+    opening = Opening(begin + np.arange(count), rows.levels, rows.share)
+    return replace(
         block_data,
         matrix=sparse.vstack([block_data.matrix, wide], format="csc"),
         right=np.concatenate([block_data.right, more], axis=2),

@@ -28,7 +28,7 @@ from alloc.solving.right_sizing.blocks import (
 from alloc.solving.right_sizing.cuts import ZERO_CUT, CutPool
 from alloc.solving.right_sizing.first_stage_completion import FirstStageCompletion
 from alloc.solving.right_sizing.master import BlockMaster, MasterData, QuarterMaster
-from alloc.solving.right_sizing.opening_rows import OpeningRows
+from alloc.solving.right_sizing.opening_rows import OpeningRows, with_rows
 from alloc.solving.right_sizing.start import expected_optimum
 from alloc.solving.right_sizing.state import Watch, money_unit
 
@@ -374,14 +374,14 @@ class Relaxation:
             tasks = self.tasks if is_close else self.some(_SCENARIOS_FOR_ROWS)
             found = self.value(point, tasks, keep=True)
             values = {task: value.values for task, value in found.items()}
-            changed = opening.add_broken(self.block_data, values, self.setting.points(point)[0])
-            if changed is not None:
-                self._change(changed)
+            rows = opening.broken(values, self.setting.points(point)[0])
+            if rows is not None:
+                self._change(with_rows(self.block_data, rows))
             elif is_close:
                 break
-            nearly = max(target, _BEFORE_MORE_ROWS) if changed is not None else target
+            nearly = max(target, _BEFORE_MORE_ROWS) if rows is not None else target
             left = ends - time.perf_counter()
-            relaxed = self.relax(point, MAX_STEPS, nearly, left, surely=changed is None)
+            relaxed = self.relax(point, MAX_STEPS, nearly, left, surely=rows is None)
             if relaxed is None:
                 break
             self.raise_bound(relaxed[0])
@@ -391,9 +391,9 @@ class Relaxation:
             if self.bound - before < worth * self.gap * abs(self.bound):
                 break
             gains = self.bound - before >= self.small_change(self.bound)
-            if is_close and changed is not None and not gains:
+            if is_close and rows is not None and not gains:
                 break
-            is_close = changed is None or not gains
+            is_close = rows is None or not gains
 
     def relax(
         self,

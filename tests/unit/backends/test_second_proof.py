@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,7 +21,8 @@ from small_programs import (
 from alloc.backends import SolverOptions, highs
 from alloc.backends.column_bounds import bounded
 from alloc.backends.interrupts import Stop
-from alloc.backends.linear_program import LinearProgram
+from alloc.backends.linear_program import LinearProgram, LinearSolution
+from alloc.backends.scaling import Scaling
 from alloc.backends.second_proof import (
     _Tree,
     search_and_solve,
@@ -275,7 +277,7 @@ def test_a_search_before_highs_finds_the_optimum(
     nodes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With whole and other columns, against every choice of the whole ones, in any unit."""
-    monkeypatch.setattr("alloc.backends.second_proof._MAX_NODES", nodes)
+    monkeypatch.setattr("alloc.backends.second_proof._MAX_NODES_FIRST", nodes)
     asked = []
 
     def solve(model: ArrayModel, options: SolverOptions) -> RawResult:
@@ -319,10 +321,45 @@ def test_a_search_before_highs_finds_the_optimum(
     assert proved >= (20 if nodes == 100 else 3)
 
 
+def test_a_search_before_highs_ends_at_the_gap_asked_for() -> None:
+    """Neither its bound nor its solution is farther from the optimum, and it takes fewer nodes."""
+    nodes: dict[float, int] = {}
+    for gap in (0.0, 0.1):
+        nodes[gap] = 0
+        for seed in range(40):
+            model = bounded(random_program(seed))
+            model = replace(model, cost=model.cost + 1.0)
+            worst = np.inf if model.sense == "min" else -np.inf
+            nothing = np.full(len(model.cost), np.nan)
+            search = _Tree(model, worst, nothing, 20.0, gap=gap, is_claimed=False)
+            solve = search.program.solve
+
+            def counted(seconds: float, solve: Any = solve, gap: float = gap) -> Any:
+                nodes[gap] += 1
+                return solve(seconds)
+
+            search.program.solve = counted  # type: ignore[method-assign, assignment]
+            assert search.run(Stop(), 1000)
+            optimum = best_of_all(model)
+            assert abs(search.value - optimum) <= (gap + 1e-9) * abs(search.value)
+            assert abs(search.value - search.bound) <= (gap + 1e-6) * abs(search.value)
+            assert search.sign * (search.bound - optimum) <= 1e-9 * abs(optimum)
+    assert nodes[0.1] < nodes[0.0]
+
+
+def test_round_off_is_not_part_of_a_cleaned_solution() -> None:
+    """It is 1e-14 in the units in which HiGHS solves; in those of the caller that may be much."""
+    columns = np.array([1.0, 1.0, 2.0**-47, 2.0**40])
+    raw = SimpleNamespace(col_value=[1e-14, 0.5, 2.0, -1e-11])
+    scaling = Scaling(1.0, np.ones(1), columns)
+    found = LinearSolution(0.0, raw, scaling)
+    assert found.cleaned.tolist() == [0.0, 0.5, 2.0**-46, 0.0]
+
+
 def test_ctrl_c_in_a_search_before_highs_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is found by then, and HiGHS does not begin."""
 
-    def run(search: _Tree, stop: Stop, max_nodes: int | None = None) -> bool:
+    def run(search: _Tree, stop: Stop, *limits: int) -> bool:
         stop.pressed = True
         return False
 
@@ -348,7 +385,7 @@ def test_what_a_search_before_highs_has_found_is_kept(
         np.ones(2, dtype=bool),
     )
 
-    def run(search: _Tree, stop: Stop, max_nodes: int | None = None) -> bool:
+    def run(search: _Tree, stop: Stop, *limits: int) -> bool:
         search._take(np.array([1.0, 2.0]))
         search.root, stop.pressed = 7.5, said == "interrupt"
         return False

@@ -70,7 +70,7 @@ def test_where_no_row_is_broken_the_relaxation_is_closed_all_the_same(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Before there are rows it is closed roughly only."""
-    monkeypatch.setattr(OpeningRows, "add_broken", lambda *_: None)
+    monkeypatch.setattr(OpeningRows, "broken", lambda *_: None)
     problem = generate_planning("loose", num_host_types=3, num_sites=2, num_quarters=3,
                                 num_classes=5, num_scenarios=3, failures=1, seed=1)  # fmt: skip
     closely, roughly = (Relaxation(SizingData(problem), Settings(60.0), 1e-7) for _ in range(2))
