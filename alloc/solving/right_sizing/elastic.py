@@ -15,6 +15,7 @@ import numpy as np
 from scipy import sparse
 
 from alloc.backends import SolverOptions, highs
+from alloc.errors import SolverError
 from alloc.formulation import ArrayModel
 from alloc.models.right_sizing.arrays import extensive
 from alloc.models.right_sizing.data import Array, Ints, SizingData
@@ -117,7 +118,10 @@ class Elastic:
         relaxed = highs.solve(linear_relaxation(model), SolverOptions(seconds()))
         if relaxed.values is None:
             return None
-        whole = highs.solve(model, SolverOptions(seconds(), gap=_GAP))
+        try:
+            whole = highs.solve(model, SolverOptions(seconds(), gap=_GAP))
+        except SolverError:  # of numbers far apart; what is known of the problem is not lost for it
+            whole = replace(relaxed, values=None, status="no_solution")
         if whole.status == "infeasible":
             return None
         # Fractions of hosts need less: the caller tries what comes out, and asks for more.

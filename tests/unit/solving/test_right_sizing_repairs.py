@@ -2,14 +2,18 @@
 
 import re
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from planning_worlds import METHODS, without_cloud, world
 
+from alloc.backends import highs
+from alloc.errors import SolverError
 from alloc.problems.right_sizing import (
     Site,
 )
 from alloc.result import Limits
+from alloc.solving.right_sizing import elastic
 from alloc.solving.right_sizing.method import right_size
 
 
@@ -49,6 +53,24 @@ def test_repair_by_the_amount_named_is_enough_and_less_is_not(problem, kind):
         amounts = {(r.name, r.quarter): factor * r.amount for r in mine}
         again = right_size(_relieved(problem, kind, amounts), limits=Limits(gap=1e-6))
         assert again.certificate.status == status
+
+
+def test_a_failure_of_the_solver_while_repairs_are_looked_for_loses_no_proof(monkeypatch):
+    """HiGHS ended some elastic programs of numbers far apart with an error of its own."""
+    native = highs.solve
+
+    def failing(model, options):
+        if model.integer.any():
+            raise SolverError('HiGHS stopped with status "Solve error".')
+        return native(model, options)
+
+    monkeypatch.setattr(elastic, "highs", SimpleNamespace(solve=failing))
+    result = right_size(world(budget=2e6))
+    assert result.certificate.status == "infeasible"
+    (repair,) = (repair for repair in result.repairs if repair.kind == "budget")
+    amounts = {(repair.name, repair.quarter): repair.amount}
+    again = right_size(_relieved(world(budget=2e6), "budget", amounts))
+    assert again.certificate.status == "optimal"
 
 
 def test_the_amount_of_a_repair_is_said_in_full_and_is_enough():
