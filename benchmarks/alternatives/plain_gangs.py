@@ -33,7 +33,9 @@ class PlainAnswer:
 
     @property
     def gap(self) -> float:
-        """Gap relative to the objective."""
+        """Gap relative to the objective, infinite without a solution."""
+        if math.isinf(self.objective):
+            return math.inf
         return (self.objective - self.bound) / self.objective if self.objective else 0.0
 
 

@@ -223,7 +223,10 @@ def by_pyomo(problem: PlanningProblem, seconds: float, gap: float) -> PlainAnswe
     solver = pyo.SolverFactory("appsi_highs")
     solver.options = {"time_limit": seconds, "mip_rel_gap": gap, "threads": 1}
     found = solver.solve(plain_model(problem), load_solutions=False).problem
-    return PlainAnswer(float(found.upper_bound), float(found.lower_bound))
+    cost, bound = found.upper_bound, found.lower_bound
+    return PlainAnswer(
+        math.inf if cost is None else float(cost), -math.inf if bound is None else float(bound)
+    )
 
 
 def by_alloc(problem: PlanningProblem, seconds: float, gap: float) -> PlainAnswer:

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from alloc.errors import SolverError
 from alloc.models.right_sizing.data import SizingData
 from alloc.problems.right_sizing.bands import expected_load
 from alloc.problems.right_sizing.demand import JobClass
@@ -92,7 +93,7 @@ def find_repairs(
         for number, kind in enumerate(kinds)
         for repair in options[kind].repairs
     )
-    return _conflict(problem, options, kinds, search.out_of_time), repairs
+    return _conflict(problem, options, kinds, search), repairs
 
 
 class _Search:
@@ -104,6 +105,8 @@ class _Search:
         self.scenarios = _most_work(problem)
         self.out_of_time = False
         """Whether there was no time to try an option."""
+        self.has_failed = False
+        """Whether the solver failed at an option."""
 
     def seconds(self) -> float:
         """Return the time that the next solve may take: a third of what is left."""
@@ -128,7 +131,11 @@ class _Search:
             if time.perf_counter() > self._until:
                 self.out_of_time = True
                 return None
-            missing = Elastic(_only(eased, self.scenarios)).least(kinds, self.seconds)
+            try:
+                missing = Elastic(_only(eased, self.scenarios)).least(kinds, self.seconds)
+            except SolverError:  # of numbers far apart; the proof that there is no plan is kept
+                self.has_failed = True
+                return None
             if missing is None or not (missing.amounts or amounts):
                 return None
             least = least and missing.proved and attempt == 0
@@ -266,12 +273,17 @@ class _Search:
 
 
 def _conflict(
-    problem: PlanningProblem, options: dict[str, _Option], kinds: list[str], out_of_time: bool
+    problem: PlanningProblem, options: dict[str, _Option], kinds: list[str], search: _Search
 ) -> str:
     """Return what is missing and the cheapest option, with all its parts."""
     sentence = "no plan serves the forecast"
     if not options:
-        if out_of_time:
+        if search.has_failed:
+            return (
+                f"{sentence}; the solver failed to find what would be enough: amounts or prices "
+                "are too far apart for it."
+            )
+        if search.out_of_time:
             return f"{sentence}; there was no time to find what would be enough: give more time."
         return (
             f"{sentence}, and neither less demand nor higher limits are enough to change that; "

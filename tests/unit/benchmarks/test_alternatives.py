@@ -1,5 +1,6 @@
 """The alternatives answer the same question: on small problems both have one optimum."""
 
+import math
 import sys
 
 import pytest
@@ -65,6 +66,11 @@ def test_a_plan_has_one_cost(name):
     own = plain_planning.by_alloc(problem, 60.0, 1e-6)
     assert own.objective == pytest.approx(plain.objective, rel=plain_planning.SAME)
     assert max(own.bound, plain.bound) <= own.objective * (1 + plain_planning.SAME)
+
+
+def test_a_plain_model_that_has_no_plan_in_time_has_an_infinite_gap():
+    answer = plain_planning.by_pyomo(load_stored_planning("planning-small/02"), 0.0, 1e-6)
+    assert answer.gap == math.inf
 
 
 def test_growth_is_read_off_three_sizes():

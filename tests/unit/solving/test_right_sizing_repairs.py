@@ -55,18 +55,23 @@ def test_repair_by_the_amount_named_is_enough_and_less_is_not(problem, kind):
         assert again.certificate.status == status
 
 
-def test_a_failure_of_the_solver_while_repairs_are_looked_for_loses_no_proof(monkeypatch):
+@pytest.mark.parametrize("at", ["whole", "every"])
+def test_a_failure_of_the_solver_while_repairs_are_looked_for_loses_no_proof(monkeypatch, at):
     """HiGHS ended some elastic programs of numbers far apart with an error of its own."""
     native = highs.solve
 
     def failing(model, options):
-        if model.integer.any():
+        if at == "every" or model.integer.any():
             raise SolverError('HiGHS stopped with status "Solve error".')
         return native(model, options)
 
     monkeypatch.setattr(elastic, "highs", SimpleNamespace(solve=failing))
     result = right_size(world(budget=2e6))
     assert result.certificate.status == "infeasible"
+    if at == "every":
+        assert not [repair for repair in result.repairs if repair.kind == "budget"]
+        assert "no plan serves the forecast" in result.conflict
+        return
     (repair,) = (repair for repair in result.repairs if repair.kind == "budget")
     amounts = {(repair.name, repair.quarter): repair.amount}
     again = right_size(_relieved(world(budget=2e6), "budget", amounts))
