@@ -34,6 +34,9 @@ _DRIFT = 2.0**3
 """By how much the size of the scaled costs may leave [1, 2) before all are scaled anew: less would
 often do so for nothing, and 2^3 of the 1e-7 to which reduced costs hold are still small."""
 
+CLOSELY = 1e-9
+"""Tolerance of relaxations whose solution has to hold without any. HiGHS's own 1e-7 takes as long,
+and 1e-10 is the least it knows."""
 _ROUND_OFF = 1e-9
 """Scaled values below it are round-off: a hundredth of the 1e-7 to which HiGHS holds rows."""
 _DEVEX = 1

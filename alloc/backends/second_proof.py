@@ -20,7 +20,7 @@ import numpy as np
 from alloc.backends import SolverOptions, highs
 from alloc.backends.column_bounds import bounded
 from alloc.backends.interrupts import Stop, stoppable
-from alloc.backends.linear_program import LinearProgram, LinearSolution
+from alloc.backends.linear_program import CLOSELY, LinearProgram, LinearSolution
 from alloc.backends.scaling import Scaling
 from alloc.backends.weak_duality import WeakDuality, plain
 from alloc.certificate import OPTIMALITY_GAP, BoundProof, beats, is_within
@@ -34,19 +34,16 @@ _MAX_NODES = 100
 """Relaxations where no other number is given: up to `MAX_ENTRIES` about a tenth of a second."""
 _MAX_ENTRIES_FIRST, _MAX_NODES_FIRST, _WORK_FIRST = 30_000, 200, 3_000_000
 """The same for a search that comes before HiGHS. Of 62 capacity plans that were drawn, of up to
-20,000 entries, 55 end within; HiGHS takes as long for the small ones, and up to ten times as long
-for the others."""
+20,000 entries, 55 end within. HiGHS takes as long for those of up to 1,000 entries, and up to ten
+times as long for those above 5,000."""
 _FEW_NODES = 40
 """Relaxations that take as long as HiGHS does with a small program, and the proof after it: some
 fifteen milliseconds. All but one of 33 contended rounds of 20 to 100 jobs end before."""
 _BRIEF_S = 0.25
 """For the second run of HiGHS at most, for the tree at least, seconds."""
-_OF_RELAXATIONS = 1e-9
-"""By how much a relaxation may miss its limits: its solution has to hold without any tolerance.
-HiGHS's own 1e-7 takes as long, and 1e-10 is the least it knows."""
 _USED = 0.5
-"""Part of the gap asked for that may be left: a solution that keeps its rows within a tolerance may
-cost a little less than one that is proved against."""
+"""Part of a gap at which a leaf is closed: the rest is for a solution that costs a little less than
+is proved, as one may that keeps its rows within a tolerance."""
 _WHOLE = 1e-6
 """Distance from a whole number that counts as none, as HiGHS has it."""
 _NOTHING = 1e-9
@@ -115,18 +112,18 @@ def solve_and_prove(
 
 
 def search_and_solve(model: ArrayModel, options: SolverOptions) -> RawResult:
-    """Solve a small program by the search of the second proof, any other as `solve_and_prove` does.
+    """Solve by the search of the second proof, and by HiGHS where that does not end.
 
     Best first, the search looks at about the same relaxations whether or not it knows the optimum.
-    So it comes before HiGHS, which is asked only where the search does not end; a second proof
-    would fail as the first one did.
+    So it comes before HiGHS; a second proof would fail as the first one did, and HiGHS alone
+    confirms a small program. Large ones go to `solve_and_prove` at once.
 
     Parameters
     ----------
     model
         A minimisation or maximisation with integer columns.
     options
-        As HiGHS takes them; a start is of no use to the search.
+        As HiGHS takes them. The search begins with a start of which all columns are known.
     """
     if model.matrix.nnz > _MAX_ENTRIES_FIRST:
         return solve_and_prove(model, options)
@@ -136,6 +133,8 @@ def search_and_solve(model: ArrayModel, options: SolverOptions) -> RawResult:
     # A simplex method that goes round in circles leaves half the time to others.
     half = options.time_limit_s / 2
     search = _Tree(bounded(model), worst, nothing, half, gap=options.gap, is_claimed=False)
+    if options.start is not None and np.isfinite(options.start).all():
+        search.take(options.start)
     with stoppable() if options.stoppable else nullcontext(Stop()) as stop:
         search.program.end_with(stop)
         is_over = search.run(stop, _MAX_NODES_FIRST, _WORK_FIRST) and np.isfinite(search.value)
@@ -149,30 +148,34 @@ def search_and_solve(model: ArrayModel, options: SolverOptions) -> RawResult:
         return _with_found(model, raw, search)
     left = options.time_limit_s - (time.perf_counter() - began)
     raw = highs.solve(model, replace(options, time_limit_s=max(left, 0.0)))
-    better = _with_found(model, raw, search)
     if raw.status != "optimal" or model.matrix.nnz > MAX_ENTRIES:
-        return better
+        return _with_found(model, raw, search)
     left = options.time_limit_s - (time.perf_counter() - began)
+    better = _with_solution(model, raw, search)
     return _by_second_run(model, raw, better, replace(options, time_limit_s=left), search)
 
 
-def _with_found(model: ArrayModel, raw: RawResult, search: _Tree) -> RawResult:
-    """Return what HiGHS says with the best solution that a search before it has met, if better.
+def _with_solution(model: ArrayModel, raw: RawResult, search: _Tree) -> RawResult:
+    """Return what HiGHS says, with the best solution that a search before it has met, if better."""
+    known = raw.objective
+    if search.is_better and (known is None or beats(search.value, known, model.sense)):
+        return replace(raw, values=search.values, objective=search.value)
+    return raw
 
-    Of a limit, or a program that is called infeasible, it makes a feasible one, and of a bound
-    that the solution beats nothing is left.
+
+def _with_found(model: ArrayModel, raw: RawResult, search: _Tree) -> RawResult:
+    """Return what HiGHS says, with what a search before it has met and proved, if better.
+
+    Of a limit, or a program that is called infeasible, its solution makes a feasible one. Of a
+    bound that it beats nothing is left.
     """
-    if not search.is_better:
-        return raw
-    if raw.objective is not None and not beats(search.value, raw.objective, model.sense):
-        return raw
-    found = replace(raw, values=search.values, objective=search.value)
-    if raw.status == "optimal":
-        return found
+    found = _with_solution(model, raw, search)
     is_false = raw.status == "infeasible" or beats(search.value, raw.bound, model.sense)
-    found = replace(found, status="feasible")
-    if is_false or not np.isfinite(raw.bound):
-        return replace(found, bound=search.root, bound_proof="recomputed")
+    if found is not raw and (is_false or raw.status != "optimal"):
+        found = replace(found, status="feasible")
+    is_refuted = found is not raw and is_false
+    if is_refuted or (not is_false and search.sign * (search.proved - raw.bound) > 0):
+        return replace(found, bound=search.proved, bound_proof="recomputed")
     return found
 
 
@@ -252,7 +255,7 @@ def _by_second_run(
     if confirmed is not None or better is raw:
         return confirmed or raw
     # The claim was false; of its bound nothing is left.
-    return replace(better, status="feasible", bound=search.root, bound_proof="recomputed")
+    return replace(better, status="feasible", bound=search.proved, bound_proof="recomputed")
 
 
 def _confirmed(
@@ -302,16 +305,16 @@ class _Tree:
         gap: float = 0.0,
         is_claimed: bool = True,
     ) -> None:
-        self.gap = _USED * max(gap, OPTIMALITY_GAP)
+        self.allowed = _USED * max(gap, OPTIMALITY_GAP)
+        # A few nodes more are nothing, and prove an optimum.
+        self.gap = _USED * OPTIMALITY_GAP
         self.sign = 1.0 if model.sense == "min" else -1.0
         self.model, self.value, self.values = model, value, values
         self.is_claimed, self.is_better = is_claimed, False
         self.is_pure = bool(model.integer.all())
         is_switch = model.integer & (model.upper - model.lower == 1.0)
         self.switches = is_switch & (not self.is_pure)
-        self.program = LinearProgram(
-            model, presolve=False, method="simplex", tolerance=_OF_RELAXATIONS
-        )
+        self.program = LinearProgram(model, presolve=False, method="simplex", tolerance=CLOSELY)
         self.duality = WeakDuality(model)
         self.matrix = plain(model.matrix)
         self.sizes = abs(self.matrix)
@@ -319,7 +322,7 @@ class _Tree:
         # Where the value is no more than a beginning, it says nothing of the size of an optimum.
         units = Scaling.of(model).columns if is_claimed else np.ones(len(model.cost))
         self.nothing = _NOTHING * _cheapest(model, units)
-        self.root = -self.sign * np.inf
+        self.proved = -self.sign * np.inf
         self.enough: float | None = None
         """A bound that closes a leaf though the value is better still."""
         self.bound = value
@@ -331,28 +334,28 @@ class _Tree:
         # The least bound first: depth first solves up to twice as many relaxations.
         leaves = [(-np.inf, 0, self.model.lower, self.model.upper)]
         most = (work or _WORK) // max(self.model.matrix.nnz, 1)
-        left = max(min(max_nodes or _MAX_NODES, most), 1)
-        least, born = np.inf, count(1)
+        most = max(min(max_nodes or _MAX_NODES, most), 1)
+        least, born, nodes = np.inf, count(1), 0
         while leaves:
-            parent, _, lower, upper = heappop(leaves)
-            if self._is_closed(parent):
-                least = min(least, parent)
+            bound, _, lower, upper = heappop(leaves)
+            if self._is_closed(bound):
+                least = min(least, bound)
                 continue
-            if left == 0 or stop.pressed:
-                return False
-            left -= 1
+            if nodes == most or stop.pressed:
+                break
+            if nodes == _FEW_NODES:
+                self.gap = self.allowed
+            nodes += 1
             self._set_limits(lower, upper)
             # A relaxation takes a millisecond, but the simplex method may go round in circles.
             found = self.program.solve(self.ends - time.perf_counter())
             if found is None:
                 ray = self.program.infeasibility_ray() if self.program.is_infeasible else None
                 if ray is None or not self.duality.proves_infeasible(ray, lower, upper):
-                    return False
+                    break
                 continue
             proved = self.duality.bound(found.duals, lower, upper)
-            bound = self._rounded_up(self.sign * proved)
-            if lower is self.model.lower and upper is self.model.upper:
-                self.root = self.sign * bound
+            bound = max(bound, self._rounded_up(self.sign * proved))
             if self._is_closed(bound):
                 least = min(least, bound)
                 continue
@@ -366,15 +369,19 @@ class _Tree:
                 continue
             if split is None:
                 # What HiGHS calls optimal misses what is proved: its tolerances decide here.
-                return False
+                break
             point = np.floor(found.values[split])
             below, above = upper.copy(), lower.copy()
             below[split], above[split] = point, point + 1.0
             heappush(leaves, (bound, next(born), above, upper))
             heappush(leaves, (bound, next(born), lower, below))
-        # A solution that keeps its rows within a tolerance only may cost less than is proved.
-        self.bound = self.sign * float(least) if np.isfinite(least) else self.value
-        return True
+        else:
+            # A solution that keeps its rows within a tolerance may cost less than is proved.
+            self.bound = self.sign * float(least) if np.isfinite(least) else self.value
+            return True
+        # What every leaf that is closed, open or was given up proves.
+        self.proved = self.sign * float(min([bound, least, *(leaf[0] for leaf in leaves[:1])]))
+        return False
 
     def _set_limits(self, lower: Array, upper: Array) -> None:
         """Give the relaxation the limits of a leaf; most columns have them from the leaf before."""
@@ -387,16 +394,16 @@ class _Tree:
 
         Made quite whole they may break rows, of which the others have to make up for that.
         """
-        if self._take(found.cleaned) or self._take(found.values) or self.is_pure:
+        if self.take(found.cleaned) or self.is_pure or self.take(found.values):
             return
         integer, (lower, upper) = self.model.integer, (limit.copy() for limit in self.limits)
         lower[integer] = upper[integer] = np.clip(np.rint(found.values), lower, upper)[integer]
         self._set_limits(lower, upper)
         again = self.program.solve(self.ends - time.perf_counter())
-        if again is not None and not self._take(again.cleaned):
-            self._take(again.values)
+        if again is not None and not self.take(again.cleaned):
+            self.take(again.values)
 
-    def _target(self, gap: float = _USED * OPTIMALITY_GAP) -> float:
+    def _target(self, gap: float) -> float:
         """Return what is less than the value by a relative gap, in minimisation."""
         value = self.sign * self.value
         if not np.isfinite(value):
@@ -455,15 +462,15 @@ class _Tree:
             down[column] += 1.0
             if not self.holds(down):
                 down[column] -= 1.0
-        self._take(down)
+        self.take(down)
 
-    def _take(self, values: Array) -> bool:
-        """Take a solution that a relaxation found if it holds and is better; return if it holds."""
+    def take(self, values: Array) -> bool:
+        """Take a solution if it holds and is better; return whether it holds."""
         kept = self.kept(values)
         if kept is None:
             return False
         value = float(self.model.cost @ kept) + self.model.offset
-        if self.sign * value < self._target():
+        if self.sign * value < self._target(_USED * OPTIMALITY_GAP):
             self.value, self.values, self.is_better = value, kept, True
         return True
 

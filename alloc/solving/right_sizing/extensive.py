@@ -8,9 +8,11 @@ import numpy as np
 
 from alloc.backends import SolverOptions, highs
 from alloc.backends.interrupts import stoppable
+from alloc.backends.linear_program import CLOSELY, LinearProgram
 from alloc.backends.second_proof import search_and_solve
 from alloc.certificate import BoundProof
-from alloc.formulation import ArrayModel
+from alloc.errors import UnsupportedFeatureError
+from alloc.formulation import ArrayModel, RawResult, RawStatus
 from alloc.models.right_sizing.arrays import Extensive, extensive
 from alloc.models.right_sizing.data import Array, SizingData
 from alloc.models.right_sizing.reading import read_plan
@@ -42,25 +44,45 @@ def solve_extensive(
     """
     unit = money_unit(data)
     form = extensive(data, unit=unit)
-    model = _with_hosts_paid_when_ordered(form, unit)
+    plain = _with_hosts_paid_when_ordered(form, unit)
+    seconds = settings.seconds_left() * _FOR_ROWS
     with stoppable() as stop:
-        model = strengthened(data, form, model, settings.seconds_left() * _FOR_ROWS, stop)
-    if stop.pressed:
-        return Outcome(None, -np.inf, "none", BACKEND, highs.version(), "interrupt", False)
-    options = SolverOptions(
-        settings.seconds_left(),
-        settings.seed,
-        settings.workers,
-        gap=gap,
-        start=None if start is None else _start(data, form, start),
-        stoppable=True,
-    )
-    raw = search_and_solve(model, options)
+        model, bound = strengthened(data, form, plain, seconds, stop)
+    known = None if start is None else _start(data, form, model, start, seconds)
+    raw = _interrupted(known, bound) if stop.pressed else _solve(model, plain, settings, gap, known)
     proof: BoundProof = raw.bound_proof if np.isfinite(raw.bound) else "none"
     infeasible = raw.status == "infeasible"
     plan = None if raw.values is None else _read(data, form, raw.values)
     bound = raw.bound * unit
     return Outcome(plan, bound, proof, BACKEND, highs.version(), raw.limit, infeasible)
+
+
+def _solve(
+    model: ArrayModel, plain: ArrayModel, settings: Settings, gap: float, known: Array | None
+) -> RawResult:
+    """Solve a program with rows for open pools, and without them where HiGHS refuses it so."""
+    options = SolverOptions(
+        settings.seconds_left(),
+        settings.seed,
+        settings.workers,
+        gap=gap,
+        start=known,
+        stoppable=True,
+    )
+    try:
+        return search_and_solve(model, options)
+    except UnsupportedFeatureError:
+        if model is plain:
+            raise
+        left = replace(options, time_limit_s=settings.seconds_left())
+        return search_and_solve(plain, left)
+
+
+def _interrupted(known: Array | None, bound: float) -> RawResult:
+    """Return what there is when somebody presses Ctrl-C before the search."""
+    values = known if known is not None and np.isfinite(known).all() else None
+    status: RawStatus = "no_solution" if values is None else "feasible"
+    return RawResult(status, values, None, bound, "interrupt", "Interrupted", "recomputed")
 
 
 def _with_hosts_paid_when_ordered(form: Extensive, unit: float) -> ArrayModel:
@@ -80,10 +102,20 @@ def _read(data: SizingData, form: Extensive, values: Array) -> Plan:
     return read_plan(data, form.first, form.blocks, first, running)
 
 
-def _start(data: SizingData, form: Extensive, plan: Plan) -> Array:
-    """Return the plan's integers as a start, everything else unknown."""
-    first = form.first
+def _start(
+    data: SizingData, form: Extensive, model: ArrayModel, plan: Plan, seconds: float
+) -> Array:
+    """Return a plan's integers as a start, with all else as a relaxation has it, or unknown."""
+    first, completing = form.first, FirstStageCompletion(data, form.first)
+    integers = completing.from_plan(plan)
     decided = np.concatenate([first.order[first.order >= 0], first.sent.ravel(), first.waive])
-    values = np.full(len(form.model.cost), np.nan)
-    values[decided] = FirstStageCompletion(data, first).from_plan(plan)[decided]
+    fixed = np.concatenate([decided, first.open[first.open >= 0]])
+    lower, upper = model.lower.copy(), model.upper.copy()
+    lower[fixed] = upper[fixed] = completing.complete(integers)[fixed]
+    program = LinearProgram(replace(model, lower=lower, upper=upper), tolerance=CLOSELY)
+    found = program.solve(seconds)
+    if found is not None:
+        return found.cleaned
+    values = np.full(len(model.cost), np.nan)
+    values[decided] = integers[decided]
     return values

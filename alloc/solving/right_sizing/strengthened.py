@@ -12,8 +12,10 @@ from dataclasses import replace
 import numpy as np
 from scipy import sparse
 
+from alloc.backends.column_bounds import bounded
 from alloc.backends.interrupts import Stop
 from alloc.backends.linear_program import LinearProgram
+from alloc.backends.weak_duality import WeakDuality
 from alloc.formulation import ArrayModel
 from alloc.models.right_sizing.arrays import Extensive
 from alloc.models.right_sizing.data import Array, Ints, SizingData
@@ -26,7 +28,7 @@ less is soon branched away, and every row takes time in every relaxation of the 
 
 def strengthened(
     data: SizingData, form: Extensive, model: ArrayModel, seconds: float, stop: Stop
-) -> ArrayModel:
+) -> tuple[ArrayModel, float]:
     """Return an extensive form with the rows that its linear relaxation breaks.
 
     Parameters
@@ -41,15 +43,24 @@ def strengthened(
         Wall time, seconds. The rows that were added by then stay.
     stop
         Ends it when somebody presses Ctrl-C.
+
+    Returns
+    -------
+    ArrayModel
+        The program with more rows.
+    float
+        What the last relaxation proves of every plan, worked out in numpy; -inf without one.
     """
+    bound = -np.inf
     if not data.spares:
-        return model  # no pool costs anything to open
+        return model, bound  # no pool costs anything to open
     ends = time.perf_counter() + seconds
     opening, known = OpeningRows(data, form.blocks), _Known(form)
     program = LinearProgram(model)
     program.end_with(stop)
     before = -np.inf
     while (found := program.solve(ends - time.perf_counter())) is not None:
+        bound = max(bound, WeakDuality(bounded(model)).bound(found.duals))
         if found.value - before <= _LEAST_GAIN * abs(found.value):
             break
         before = found.value
@@ -65,7 +76,7 @@ def strengthened(
             row_lower=np.concatenate([model.row_lower, lower]),
             row_upper=np.concatenate([model.row_upper, upper]),
         )
-    return model
+    return model, bound
 
 
 class _Known:

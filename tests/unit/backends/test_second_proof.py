@@ -369,11 +369,12 @@ def test_ctrl_c_in_a_search_before_highs_ends_it(monkeypatch: pytest.MonkeyPatch
     assert raw.values is None
 
 
-@pytest.mark.parametrize("said", ["interrupt", "time", "infeasible"])
-def test_what_a_search_before_highs_has_found_is_kept(
+@pytest.mark.parametrize("said", ["interrupt", "time", "weak", "infeasible", "optimal"])
+def test_what_a_search_before_highs_has_found_and_proved_is_kept(
     said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Ctrl-C in the search, and HiGHS at its limit or wrong, lost it."""
+    monkeypatch.setattr("alloc.backends.second_proof.MAX_ENTRIES", 0)
     model = ArrayModel(
         "max",
         np.array([3.0, 2.0]),
@@ -386,13 +387,18 @@ def test_what_a_search_before_highs_has_found_is_kept(
     )
 
     def run(search: _Tree, stop: Stop, *limits: int) -> bool:
-        search._take(np.array([1.0, 2.0]))
-        search.root, stop.pressed = 7.5, said == "interrupt"
+        search.take(np.array([1.0, 2.0]))
+        search.proved, stop.pressed = 7.5, said == "interrupt"
         return False
 
     def solve(model: ArrayModel, options: SolverOptions) -> RawResult:
         if said == "time":
             return RawResult("no_solution", None, None, np.inf, "time", "Time limit")
+        worse = np.array([0.0, 2.0])
+        if said == "weak":
+            return RawResult("feasible", worse, 4.0, 9.0, "time", "Time limit")
+        if said == "optimal":
+            return RawResult("optimal", worse, 4.0, 4.0, None, "Optimal")
         return RawResult("infeasible", None, None, -np.inf, None, "Infeasible")
 
     shim = SimpleNamespace(solve=solve)
@@ -400,7 +406,8 @@ def test_what_a_search_before_highs_has_found_is_kept(
     monkeypatch.setattr(_Tree, "run", run)
     raw = search_and_solve(model, replace(EXACT, stoppable=True))
     assert (raw.status, raw.objective, raw.bound) == ("feasible", 7.0, 7.5)
-    assert raw.limit == (None if said == "infeasible" else said)
+    assert raw.bound_proof == "recomputed"
+    assert raw.limit == {"interrupt": "interrupt", "time": "time", "weak": "time"}.get(said)
     assert raw.values is not None
     assert raw.values.tolist() == [1.0, 2.0]
 
@@ -479,10 +486,10 @@ def test_what_misses_a_limit_by_a_tolerance_is_no_better_solution(size: float) -
         np.array([False, False, True]),
     )
     tree = _Tree(model, 2 * size, np.array([2 * size, 0.0, 1.0]), 1.0)
-    tree._take(np.array([0.9 * size, 0.0, 1.0]))  # the row
-    tree._take(np.array([2 * size, -0.5 * size, 1.0]))  # a column
+    tree.take(np.array([0.9 * size, 0.0, 1.0]))  # the row
+    tree.take(np.array([2 * size, -0.5 * size, 1.0]))  # a column
     assert not tree.is_better
-    tree._take(np.array([size, 0.0, 1.0]))
+    tree.take(np.array([size, 0.0, 1.0]))
     assert tree.is_better
     assert tree.value == size
 
@@ -504,7 +511,7 @@ def test_a_bound_of_a_branch_is_none_of_the_program(
     worst = sign * float(np.maximum(sign * model.cost, 0.0) @ model.upper) + model.offset
     tree = _Tree(model, worst, model.upper, 60.0)
     tree.run(Stop())
-    assert tree.root == -sign * np.inf
+    assert tree.proved == -sign * np.inf
 
 
 def test_a_tree_too_large_is_confirmed_by_another_run(monkeypatch: pytest.MonkeyPatch) -> None:

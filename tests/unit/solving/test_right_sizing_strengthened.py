@@ -8,13 +8,14 @@ import pytest
 from alloc.backends import SolverOptions, highs
 from alloc.backends.interrupts import Stop
 from alloc.backends.linear_program import LinearProgram
+from alloc.backends.second_proof import search_and_solve
+from alloc.errors import UnsupportedFeatureError
 from alloc.formulation import ArrayModel, RawResult
 from alloc.instances.planning import generate_planning
 from alloc.models.right_sizing import SizingData
 from alloc.models.right_sizing.arrays import Extensive, extensive
 from alloc.problems.right_sizing import PlanningProblem
 from alloc.result import Limits
-from alloc.solving import solve
 from alloc.solving.right_sizing import extensive as by_one_program
 from alloc.solving.right_sizing.method import right_size
 from alloc.solving.right_sizing.state import money_unit
@@ -54,7 +55,7 @@ def relaxed(model: ArrayModel) -> float:
 @pytest.mark.parametrize("seed", range(12))
 def test_rows_for_open_pools_leave_an_optimum(seed: int) -> None:
     data, form = form_of(drawn(seed))
-    stronger = strengthened(data, form, form.model, 60.0, Stop())
+    stronger, _ = strengthened(data, form, form.model, 60.0, Stop())
     plain, known = (highs.solve(model, EXACT) for model in (form.model, stronger))
     assert known.status == plain.status == "optimal"
     assert known.objective == pytest.approx(plain.objective, rel=1e-6)
@@ -68,7 +69,7 @@ def test_rows_for_open_pools_close_most_of_the_gap() -> None:
     gaps = np.zeros(2)
     for seed in range(12):
         data, form = form_of(drawn(seed))
-        stronger = strengthened(data, form, form.model, 60.0, Stop())
+        stronger, _ = strengthened(data, form, form.model, 60.0, Stop())
         best = highs.solve(form.model, EXACT).objective
         assert best is not None
         gaps += [1 - relaxed(model) / best for model in (form.model, stronger)]
@@ -78,7 +79,7 @@ def test_rows_for_open_pools_close_most_of_the_gap() -> None:
 def test_every_row_is_added_to_a_block_once() -> None:
     data, form = form_of(drawn(5))
     rows = len(form.model.row_lower)
-    added = strengthened(data, form, form.model, 60.0, Stop()).matrix[rows:]
+    added = strengthened(data, form, form.model, 60.0, Stop())[0].matrix[rows:]
     assert added.shape[0]
     dense = added.toarray()
     assert len(np.unique(dense, axis=0)) == len(dense)
@@ -86,20 +87,70 @@ def test_every_row_is_added_to_a_block_once() -> None:
 
 def test_where_nothing_opens_or_no_time_is_left_the_program_stays() -> None:
     data, form = form_of(drawn(1, failures=0))
-    assert strengthened(data, form, form.model, 60.0, Stop()) is form.model
+    assert strengthened(data, form, form.model, 60.0, Stop())[0] is form.model
     data, form = form_of(drawn(1))
-    assert strengthened(data, form, form.model, 0.0, Stop()) is form.model
+    assert strengthened(data, form, form.model, 0.0, Stop())[0] is form.model
 
 
-def test_ctrl_c_while_rows_are_added_ends_the_solve(monkeypatch: pytest.MonkeyPatch) -> None:
-    def pressed(data: object, form: object, model: ArrayModel, s: float, stop: Stop) -> ArrayModel:
+@pytest.mark.parametrize("has_start", [False, True])
+def test_ctrl_c_while_rows_are_added_keeps_what_there_is(
+    has_start: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The relaxation's bound, and a start with what runs in it."""
+    problem = drawn(1)
+    known = right_size(problem)
+
+    def pressed(
+        data: SizingData, form: Extensive, model: ArrayModel, seconds: float, stop: Stop
+    ) -> tuple[ArrayModel, float]:
         stop.pressed = True
-        return model
+        return strengthened(data, form, model, seconds, Stop())
 
     monkeypatch.setattr(by_one_program, "strengthened", pressed)
-    result = solve(drawn(1), "right_sizing", "extensive")
-    assert result.certificate.limit == "interrupt"
-    assert result.solution is None
+    start = known.solution if has_start else None
+    result = right_size(problem, method="extensive", start=start)
+    certificate = result.certificate
+    assert certificate.limit == "interrupt"
+    assert certificate.bound_proof == "recomputed"
+    assert 0.8 * known.objective < certificate.bound <= known.objective * (1 + 1e-7)
+    if has_start:
+        assert certificate.objective == pytest.approx(known.objective, rel=1e-6)
+    else:
+        assert result.solution is None
+
+
+def test_without_time_for_a_search_a_start_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a start only the whole numbers count; a relaxation works out the rest."""
+    problem = drawn(2)
+    known = right_size(problem)
+
+    def stopped(model: ArrayModel, options: SolverOptions) -> RawResult:
+        return RawResult("no_solution", None, None, -np.inf, "time", "Time limit")
+
+    monkeypatch.setattr(highs, "solve", stopped)
+    monkeypatch.setattr("alloc.backends.second_proof._MAX_NODES_FIRST", 1)
+    certificate = right_size(problem, method="extensive", start=known.solution).certificate
+    assert certificate.objective == pytest.approx(known.objective, rel=1e-6)
+    assert certificate.bound_proof == "recomputed"
+    assert certificate.bound <= known.objective * (1 + 1e-7)
+
+
+def test_a_program_that_is_refused_with_these_rows_is_solved_without(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """With demand times a million HiGHS cannot tell some of their entries apart."""
+    problem = drawn(4)
+    rows = []
+
+    def refusing(model: ArrayModel, options: SolverOptions) -> RawResult:
+        rows.append(len(model.row_lower))
+        if len(rows) == 1:
+            raise UnsupportedFeatureError("HiGHS cannot tell them apart.")
+        return search_and_solve(model, options)
+
+    monkeypatch.setattr(by_one_program, "search_and_solve", refusing)
+    assert right_size(problem, method="extensive").certificate.status == "optimal"
+    assert rows[1] < rows[0]
 
 
 @pytest.fixture
@@ -155,7 +206,9 @@ def test_a_plan_is_as_cheap_as_by_highs_alone(seed: int, monkeypatch: pytest.Mon
     limits = Limits(gap=1e-6)
     known = right_size(problem, limits=limits, method="extensive").certificate
     monkeypatch.setattr(by_one_program, "search_and_solve", highs.solve)
-    monkeypatch.setattr(by_one_program, "strengthened", lambda data, form, model, *_: model)
+    monkeypatch.setattr(
+        by_one_program, "strengthened", lambda data, form, model, *_: (model, -np.inf)
+    )
     plain = right_size(problem, limits=limits, method="extensive").certificate
     assert known.objective == pytest.approx(plain.objective, rel=3e-6)
     assert known.bound <= plain.objective * (1 + 1e-7)
