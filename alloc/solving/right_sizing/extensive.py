@@ -49,12 +49,13 @@ def solve_extensive(
     with stoppable() as stop:
         model, bound = strengthened(data, form, plain, seconds, stop)
     known = None if start is None else _start(data, form, model, start, seconds)
-    raw = _interrupted(known, bound) if stop.pressed else _solve(model, plain, settings, gap, known)
+    raw = _interrupted(known) if stop.pressed else _solve(model, plain, settings, gap, known)
+    if raw.status != "infeasible" and raw.bound < bound:
+        raw = replace(raw, bound=bound, bound_proof="recomputed")
     proof: BoundProof = raw.bound_proof if np.isfinite(raw.bound) else "none"
     infeasible = raw.status == "infeasible"
     plan = None if raw.values is None else _read(data, form, raw.values)
-    bound = raw.bound * unit
-    return Outcome(plan, bound, proof, BACKEND, highs.version(), raw.limit, infeasible)
+    return Outcome(plan, raw.bound * unit, proof, BACKEND, highs.version(), raw.limit, infeasible)
 
 
 def _solve(
@@ -78,11 +79,11 @@ def _solve(
         return search_and_solve(plain, left)
 
 
-def _interrupted(known: Array | None, bound: float) -> RawResult:
+def _interrupted(known: Array | None) -> RawResult:
     """Return what there is when somebody presses Ctrl-C before the search."""
     values = known if known is not None and np.isfinite(known).all() else None
     status: RawStatus = "no_solution" if values is None else "feasible"
-    return RawResult(status, values, None, bound, "interrupt", "Interrupted", "recomputed")
+    return RawResult(status, values, None, -np.inf, "interrupt", "Interrupted", "none")
 
 
 def _with_hosts_paid_when_ordered(form: Extensive, unit: float) -> ArrayModel:
