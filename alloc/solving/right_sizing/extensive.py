@@ -1,4 +1,4 @@
-"""Right-sizing as one mixed-integer program: the extensive form handed to HiGHS."""
+"""Right-sizing as one mixed-integer program: the extensive form."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _FOR_ROWS = 0.2
 def solve_extensive(
     data: SizingData, settings: Settings, gap: float, start: Plan | None = None
 ) -> Outcome[Plan]:
-    """Return the best plan within the limits, and the bound that HiGHS claims.
+    """Return the best plan within the limits, and what is proved of every plan.
 
     Parameters
     ----------
@@ -40,7 +40,7 @@ def solve_extensive(
     gap
         Relative gap at which to stop, 0 or more.
     start
-        A plan to start from, or None.
+        A plan to begin with, or None.
     """
     unit = money_unit(data)
     form = extensive(data, unit=unit)

@@ -222,7 +222,15 @@ class OpeningRows:
 
 
 def with_rows(block_data: BlockData, rows: Rows) -> BlockData:
-    """Return blocks with more rows in their own columns, to which open levels add something."""
+    """Return blocks with more rows in their own columns, to which open levels add something.
+
+    Parameters
+    ----------
+    block_data
+        The blocks.
+    rows
+        The rows.
+    """
     count = rows.body.shape[0]
     slack = block_data.matrix.shape[1] - block_data.own
     wide = sparse.hstack([rows.body, sparse.csr_array((count, slack))])

@@ -37,7 +37,7 @@ def test_an_interrupt_keeps_the_plan_that_was_found(monkeypatch: pytest.MonkeyPa
         search(self)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(right_sizing, "_MAX_COLUMNS", 0)
+    monkeypatch.setattr(right_sizing, "_FEW_COLUMNS", 0)
     monkeypatch.setattr(Decomposition, "_search", interrupted)
     report = plan(problem(), limits=EXACT)
     certificate = report.result.certificate
