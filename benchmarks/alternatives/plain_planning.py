@@ -10,6 +10,8 @@ alternative first, the gaps are compared, and the alternative has had more time.
 With ``--equal-time`` all limits count CPU time, and the alternative works in a process of its own,
 which ends when it has had alloc's own time, or five and ten times that where it has no plan by
 then: what both have after the same time is compared.
+
+With ``--drawn 80`` so many small problems are drawn at run time, which nobody can have tuned for.
 """
 
 from __future__ import annotations
@@ -17,16 +19,20 @@ from __future__ import annotations
 import argparse
 import math
 import multiprocessing
+import random
+import statistics
 import sys
 import time
 from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection
 from typing import Any
 
+import numpy as np
 import pyomo.environ as pyo
 
 import alloc
 from alloc.instances import Entry, manifest
+from alloc.instances.planning import generate_planning
 from alloc.instances.stored_planning import PLANNING, load_stored_planning
 from alloc.problems.right_sizing.bands import bands_of
 from alloc.problems.right_sizing.headroom import headroom, reference_gpus
@@ -237,25 +243,59 @@ def by_alloc(problem: PlanningProblem, seconds: float, gap: float) -> PlainAnswe
     return PlainAnswer(math.inf if cost is None else cost, certificate.bound)
 
 
-def compare(entry: Entry) -> Verdict:
-    """Solve a stored problem by both, print a row, and judge."""
-    problem = load_stored_planning(entry.id)
-    gap, seconds = TARGETS[entry.id.partition("/")[0]]
+def drawn(seed: int) -> PlanningProblem:
+    """Return a problem of one to eight scenarios and two to eight quarters, with 0 to 2 spares."""
+    rng = np.random.default_rng(seed)
+    return generate_planning(
+        f"drawn-{seed}",
+        num_host_types=int(rng.choice([2, 4, 4, 6])),
+        num_sites=int(rng.integers(2, 4)),
+        num_quarters=int(rng.choice([2, 3, 4, 4, 6, 8])),
+        num_classes=int(rng.integers(2, 9)),
+        num_scenarios=int(rng.choice([1, 2, 3, 5, 8])),
+        gpus=float(rng.choice([30.0, 100.0, 300.0])),
+        failures=int(rng.integers(0, 3)),
+        epsilon=float(rng.choice([0.0, 0.0, 0.2])),
+        bands=int(rng.choice([1, 2, 4])),
+        goals=bool(rng.integers(2)),
+        carbon_price_per_kg=float(rng.choice([0.0, 0.0, 0.0, 0.0, 0.1])),
+        seed=seed,
+    )
+
+
+def compare_drawn(count: int, seed: int) -> Verdict:
+    """Solve problems drawn from a seed on by both, print their rows, and judge all together."""
+    ratios = []
+    for n in range(seed, seed + count):
+        problem = drawn(n)
+        ratios.append(compare(problem.name, problem, *TARGETS["planning-small"])[0])
+    behind = sum(ratio < 1 for ratio in ratios)
+    return Verdict(
+        f"of {count} drawn problems at most a tenth takes longer than with the plain model",
+        f"{behind}; median ratio {statistics.median(ratios):.1f}, least {min(ratios):.2f}",
+        behind <= count / 10,
+    )
+
+
+def compare(
+    name: str, problem: PlanningProblem, gap: float, seconds: float
+) -> tuple[float, Verdict]:
+    """Solve a problem by both and print a row; return the ratio of times, and judge."""
     ours, own = cpu_s(by_alloc, problem, seconds, gap)
     theirs, other = cpu_s(by_pyomo, problem, MORE * seconds, gap)
     for a, b in ((own, other), (other, own)):
         if a.objective < b.bound * (1 - SAME):
-            raise SystemExit(f"{entry.id}: cost {a.objective:g} below the bound {b.bound:g}")
+            raise SystemExit(f"{name}: cost {a.objective:g} below the bound {b.bound:g}")
     at_least = "" if other.gap <= gap else "> "
     print(
         f"{at_least + format(theirs / ours, '.1f'):>7s} {ours:8.2f} {theirs:8.2f} {own.gap:9.4%} "
-        f"{other.gap:9.4%}  {entry.id}",
+        f"{other.gap:9.4%}  {name}",
         flush=True,
     )
     ahead = own.gap <= gap and (ours <= theirs or other.gap > gap)
     both_short = min(own.gap, other.gap) > gap and own.gap <= other.gap
-    return Verdict(
-        f"{entry.id} within {gap:.2%} no later than the plain model",
+    return theirs / ours, Verdict(
+        f"{name} within {gap:.2%} no later than the plain model",
         f"{own.gap:.4%} after {ours:.2f} s; {other.gap:.4%} after {theirs:.2f} s",
         ahead or both_short,
     )
@@ -381,6 +421,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         metavar="N",
         help="of alloc's own time, ascending; default: 1 5 10",
     )
+    parser.add_argument("--drawn", type=int, default=0, metavar="N", help="draw N small problems")
+    parser.add_argument("--seed", type=int, help="of the first one drawn; default: by chance")
     arguments = parser.parse_args(argv)
     names = arguments.family
     entries = [
@@ -398,7 +440,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"{'problem':19s} {'alloc s':>8s} {'gap':>9s} {after}")
         return conclude([compare_at_equal_time(entry, arguments.times) for entry in entries])
     print(f"{'ratio':>7s} {'alloc s':>8s} {'plain s':>8s} {'gap':>9s} {'plain gap':>9s}")
-    return conclude([compare(entry) for entry in entries])
+    if arguments.drawn:
+        seed = random.randrange(10**6) if arguments.seed is None else arguments.seed
+        print(f"problems drawn from seed {seed} on")
+        return conclude([compare_drawn(arguments.drawn, seed)])
+    verdicts = []
+    for entry in entries:
+        gap, seconds = TARGETS[entry.id.partition("/")[0]]
+        verdicts.append(compare(entry.id, load_stored_planning(entry.id), gap, seconds)[1])
+    return conclude(verdicts)
 
 
 if __name__ == "__main__":

@@ -73,6 +73,14 @@ def test_a_plain_model_that_has_no_plan_in_time_has_an_infinite_gap():
     assert answer.gap == math.inf
 
 
+def test_drawn_plans_are_the_same_for_a_seed_and_compared_one_by_one(capsys):
+    assert plain_planning.drawn(7) == plain_planning.drawn(7)
+    verdict = plain_planning.compare_drawn(3, 702063)
+    rows = capsys.readouterr().out.splitlines()
+    assert [row.split()[-1] for row in rows] == [f"drawn-{n}" for n in range(702063, 702066)]
+    assert "median ratio" in verdict.measured
+
+
 def test_growth_is_read_off_three_sizes():
     assert ratios.exponent([10, 20, 40], [0.1, 0.4, 1.6]) == pytest.approx(2.0)
 
