@@ -24,6 +24,8 @@ from alloc.solving.right_sizing.strengthened import strengthened
 
 _FOR_ROWS = 0.2
 """Of the time, for rows: where that is too little for a relaxation or two, they are no help."""
+_LEAST_S = 0.05
+"""For what else runs in a plan to start from, however little time there is: few take longer."""
 
 
 def solve_extensive(
@@ -48,8 +50,8 @@ def solve_extensive(
     seconds = settings.seconds_left() * _FOR_ROWS
     with stoppable() as stop:
         model, bound = strengthened(data, form, plain, seconds, stop)
-    known = None if start is None else _start(data, form, model, start, seconds)
-    raw = _interrupted(known) if stop.pressed else _solve(model, plain, settings, gap, known)
+        known = None if start is None else _start(data, form, model, start, seconds)
+        raw = _interrupted(known) if stop.pressed else _solve(model, plain, settings, gap, known)
     if raw.status != "infeasible" and raw.bound < bound:
         raw = replace(raw, bound=bound, bound_proof="recomputed")
     proof: BoundProof = raw.bound_proof if np.isfinite(raw.bound) else "none"
@@ -114,7 +116,8 @@ def _start(
     lower, upper = model.lower.copy(), model.upper.copy()
     lower[fixed] = upper[fixed] = completing.complete(integers)[fixed]
     program = LinearProgram(replace(model, lower=lower, upper=upper), tolerance=CLOSELY)
-    found = program.solve(seconds)
+    # Not broken off by Ctrl-C: whoever gives a plan wants it back.
+    found = program.solve(max(seconds, _LEAST_S))
     if found is not None:
         return found.cleaned
     values = np.full(len(model.cost), np.nan)

@@ -132,6 +132,6 @@ def sent_to(data: SizingData, plan: Plan) -> Array:
             continue
         gpu_type = problem.classes[c].options[share.option].gpu_type
         at = of.get((c, pools.get((gpu_type, share.site), -1), share.spot))
-        if at is not None:
+        if at is not None and 0 <= share.quarter < data.num_quarters:
             found[at, share.quarter] = 1.0
     return found

@@ -12,6 +12,7 @@ from interrupting import ctrl_c_in_highs, incumbent, press
 from scipy.sparse import csr_array
 
 from alloc.backends import SolverOptions, highs, second_proof
+from alloc.backends.interrupts import stoppable
 from alloc.formulation import ArrayModel
 
 
@@ -125,3 +126,18 @@ def test_ctrl_c_in_a_second_proof_keeps_the_first(market_split, monkeypatch):
     assert (raw.status, raw.limit, raw.bound_proof) == ("optimal", "interrupt", "claimed")
     assert len(nodes) == 1
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_inside_another_one_ctrl_c_reaches_both() -> None:
+    """A search with several solvers is told of it once, whichever of them works."""
+    with stoppable() as outer:
+        with stoppable() as inner:
+            signal.raise_signal(signal.SIGINT)
+        assert inner.pressed
+        assert outer.pressed
+        with stoppable() as later:
+            assert later.pressed
+    with stoppable() as fresh:
+        assert not fresh.pressed
+    with pytest.raises(KeyboardInterrupt):
+        signal.raise_signal(signal.SIGINT)

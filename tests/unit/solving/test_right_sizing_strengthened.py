@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import signal
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -15,6 +18,7 @@ from alloc.instances.planning import generate_planning
 from alloc.models.right_sizing import SizingData
 from alloc.models.right_sizing.arrays import Extensive, extensive
 from alloc.problems.right_sizing import PlanningProblem
+from alloc.problems.right_sizing.demand import Tightening
 from alloc.result import Limits
 from alloc.solving.right_sizing import extensive as by_one_program
 from alloc.solving.right_sizing.method import right_size
@@ -117,6 +121,47 @@ def test_ctrl_c_while_rows_are_added_keeps_what_there_is(
         assert certificate.objective == pytest.approx(known.objective, rel=1e-6)
     else:
         assert result.solution is None
+
+
+def test_ctrl_c_while_a_start_is_worked_out_keeps_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = drawn(1)
+    known = right_size(problem)
+    native = by_one_program._start
+
+    def pressed(*given: Any) -> Any:
+        signal.raise_signal(signal.SIGINT)
+        return native(*given)
+
+    monkeypatch.setattr(by_one_program, "_start", pressed)
+    certificate = right_size(problem, method="extensive", start=known.solution).certificate
+    assert certificate.limit == "interrupt"
+    assert certificate.bound_proof == "recomputed"
+    assert certificate.objective == pytest.approx(known.objective, rel=1e-6)
+
+
+@pytest.mark.parametrize("method", ["extensive", "decomposition"])
+def test_a_start_of_more_quarters_is_a_start_all_the_same(method: Any) -> None:
+    """What it sends to pools that keep a margin in later quarters counts for nothing."""
+    longer, problem = (
+        generate_planning("longer", num_host_types=4, num_quarters=quarters, num_classes=3,
+                          num_scenarios=1, gpus=10.0, failures=1, bands=2, own=0.0, seed=3)
+        for quarters in (4, 2)
+    )  # fmt: skip
+    margins = tuple(
+        Tightening(c.name, option.gpu_type, site.name, margin=1.0)
+        for c in problem.classes
+        for option in c.options
+        for site in problem.sites
+        if not c.sites or site.name in c.sites
+    )
+    start = right_size(longer, limits=Limits(gap=1e-3)).solution
+    limits = Limits(gap=1e-3)
+    kept = problem.replace(tightening=margins)
+    alone, begun = (
+        right_size(kept, limits=limits, method=method, start=given).certificate
+        for given in (None, start)
+    )
+    assert begun.objective == pytest.approx(alone.objective, rel=2e-3)
 
 
 def test_without_time_for_a_search_a_start_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
