@@ -118,9 +118,8 @@ def search_and_solve(model: ArrayModel, options: SolverOptions) -> RawResult:
     """Solve by the search of the second proof, and by HiGHS where that does not end.
 
     Best first, the search looks at about the same relaxations whether or not it knows the optimum.
-    So it comes before HiGHS; a second proof would fail as the first one did, and HiGHS alone
-    confirms a small program. Large ones, and all for which there is little time, go to
-    `solve_and_prove` at once.
+    So it comes before HiGHS. Where it fails, a second proof would too, and HiGHS solves a small
+    program twice. Large ones, and all in little time, go to `solve_and_prove` at once.
 
     Parameters
     ----------
@@ -316,8 +315,7 @@ class _Tree:
         self.model, self.value, self.values = model, value, values
         self.is_claimed, self.is_better = is_claimed, False
         self.is_pure = bool(model.integer.all())
-        is_switch = model.integer & (model.upper - model.lower == 1.0)
-        self.switches = is_switch & (not self.is_pure)
+        self.switches = model.integer & (model.upper - model.lower == 1.0) & (not self.is_pure)
         self.program = LinearProgram(model, presolve=False, method="simplex", tolerance=CLOSELY)
         self.duality = WeakDuality(model)
         self.matrix = plain(model.matrix)

@@ -15,6 +15,8 @@ from alloc.models.right_sizing.data import Array, Ints, SizingData
 from alloc.problems.right_sizing.sites import SITE_LIMITS
 
 Flags = npt.NDArray[np.bool_]
+_FOR_ROUNDING = 1e-9
+"""Part by which a host may cost more than a budget and still not be left out."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,9 +92,19 @@ class FirstStage:
         return self.cost - self.matrix[rows].T @ each, each
 
 
-def first_stage(data: SizingData) -> FirstStage:
-    """Return the first stage of a problem."""
-    return _Builder(data).build()
+def first_stage(data: SizingData, *, within_budgets: bool = False) -> FirstStage:
+    """Return the first stage of a problem.
+
+    Parameters
+    ----------
+    data
+        The problem.
+    within_budgets
+        Whether nothing is ordered of which no budget pays for a single host, beside whose price the
+        rest of a budget's row would be below what a solver sees. What a host or a larger budget
+        would be worth cannot be read off then.
+    """
+    return _Builder(data).build(within_budgets)
 
 
 class _Builder:
@@ -101,7 +113,7 @@ class _Builder:
         self.quarters = data.num_quarters
         self.model = ModelBuilder("C1", "C2", "C3", "C4", "C5", "C6", "C7", "C17", "C8")
 
-    def build(self) -> FirstStage:
+    def build(self, within_budgets: bool) -> FirstStage:
         order, hosts = self._hosts()
         # Ample, like the bounds of the blocks.
         usable = self.model.columns(
@@ -114,6 +126,11 @@ class _Builder:
         waive = self._chance()
         cost, spent = self._money(order, hosts)
         model = self.model.model("min", cost=cost)
+        upper = model.upper.copy()
+        if within_budgets:
+            is_too_dear = self._too_dear(order, hosts, spent)
+            upper[order[is_too_dear]] = 0.0
+            upper[hosts[self._without_hosts((order >= 0) & ~is_too_dear)]] = 0.0
         return FirstStage(
             order,
             hosts,
@@ -130,7 +147,7 @@ class _Builder:
             model.row_lower,
             model.row_upper,
             model.lower,
-            model.upper,
+            upper,
             model.integer,
             dict(model.rows),
         )
@@ -303,6 +320,33 @@ class _Builder:
         chances = np.array([scenario.probability for scenario in problem.scenarios])
         self.model.row("C8", [(waive, chances)], upper=problem.epsilon + 1e-9)
         return waive
+
+    def _too_dear(self, order: Ints, hosts: Ints, spent: sparse.csr_array) -> Flags:
+        """Return of which orders a single host overruns a budget, with all that it costs."""
+        data, problem = self.data, self.data.problem
+        found = np.zeros(order.shape, dtype=bool)
+        if problem.budget is None and not problem.quarter_budgets:
+            return found
+        in_quarter = np.array(problem.quarter_budgets)
+        in_all = np.inf if problem.budget is None else problem.budget
+        each = spent.toarray() / data.host_unit
+        for k, t in np.argwhere(order >= 0).tolist():
+            costs = each[:, order[k, t]].copy()
+            for q in data.in_service(k, t):
+                costs[q] += each[q, hosts[k, q]]
+            over = costs[: len(in_quarter)] > in_quarter * (1 + _FOR_ROUNDING)
+            found[k, t] = over.any() or costs.sum() > in_all * (1 + _FOR_ROUNDING)
+        return found
+
+    def _without_hosts(self, may_come: Flags) -> Flags:
+        """Return in which quarters a group has no hosts, given which orders may come."""
+        data = self.data
+        owned = np.array([group.owned for group in data.host_groups])
+        found: Flags = (owned == 0).reshape(may_come.shape)
+        for k, t in np.argwhere(may_come).tolist():
+            service = data.in_service(k, t)
+            found[k, service.start : service.stop] = False
+        return found
 
     def _money(self, order: Ints, hosts: Ints) -> tuple[Array, sparse.csr_array]:
         data, quarters = self.data, self.quarters

@@ -15,6 +15,7 @@ from alloc.errors import UnsupportedFeatureError
 from alloc.formulation import ArrayModel, RawResult, RawStatus
 from alloc.models.right_sizing.arrays import Extensive, extensive
 from alloc.models.right_sizing.data import Array, SizingData
+from alloc.models.right_sizing.first_stage import first_stage
 from alloc.models.right_sizing.reading import read_plan
 from alloc.problems.right_sizing.plan import Plan
 from alloc.solving.outcome import Outcome, Settings
@@ -25,7 +26,7 @@ from alloc.solving.right_sizing.strengthened import strengthened
 _FOR_ROWS = 0.2
 """Of the time, for rows: where that is too little for a relaxation or two, they are no help."""
 _LEAST_S = 0.05
-"""For what else runs in a plan to start from, however little time there is: few take longer."""
+"""For working out all else of a start, however little time there is: few take longer."""
 
 
 def solve_extensive(
@@ -45,7 +46,7 @@ def solve_extensive(
         A plan to begin with, or None.
     """
     unit = money_unit(data)
-    form = extensive(data, unit=unit)
+    form = extensive(data, first_stage(data, within_budgets=True), unit=unit)
     plain = _with_hosts_paid_when_ordered(form, unit)
     seconds = settings.seconds_left() * _FOR_ROWS
     with stoppable() as stop:

@@ -97,7 +97,7 @@ class Relaxation:
     ) -> None:
         self.data, self.settings, self.gap, self.watch = data, settings, gap, watch
         self.unit = money_unit(data)
-        self.first = first_stage(data)
+        self.first = first_stage(data, within_budgets=True)
         self.blocks = Blocks(data)
         self.setting = MasterData(data, self.first, self.unit, feasibility)
         self.block_data = block_data(data, self.blocks, self.unit, feasibility, self.setting.levels)
